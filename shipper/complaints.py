@@ -11,11 +11,11 @@ import logging
 import math
 import os
 import re
-import threading
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from shipper import runtime
 
 log = logging.getLogger("shipper.kafka")
 
@@ -85,7 +85,7 @@ class Complaints:
         if error.name() in decisive or (
             error.name() in vague and (self._last is None or self._last.name in vague)
         ):
-            self._last, self._heard_at = Complaint(error.name(), error.str()), time.monotonic()
+            self._last, self._heard_at = Complaint(error.name(), error.str()), runtime.monotonic()
 
     def forget(self) -> None:
         """Note that a connection came up."""
@@ -104,7 +104,7 @@ class Complaints:
         if (
             last is None
             or last.name not in self.FINAL
-            or time.monotonic() - self._heard_at > _BELIEVED_SECONDS
+            or runtime.monotonic() - self._heard_at > _BELIEVED_SECONDS
         ):
             return None
         return last
@@ -124,11 +124,11 @@ class _Repeats:
     def __init__(self) -> None:
         self._told: dict[str, tuple[float, int]] = {}
         """Line → when (monotonic) it was told last, and how often it was left out since."""
-        self._lock = threading.Lock()
+        self._lock = runtime.Lock()
 
     def take(self, line: str) -> str | None:
         """Return the line to tell, with how often it was left out before; None to leave it out."""
-        key, now = _ATTEMPT.sub("", line), time.monotonic()
+        key, now = _ATTEMPT.sub("", line), runtime.monotonic()
         with self._lock:
             at, count = self._told.get(key, (-_REPEATED_SECONDS, 0))
             if now - at < _REPEATED_SECONDS:

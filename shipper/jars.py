@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 
+from shipper import runtime
 from shipper.cache import cache_folder
 from shipper.config.units import plural
 from shipper.errors import JarsUnavailable
@@ -85,15 +84,15 @@ def _fetch(name: str, pins: tuple[Pin, ...], folder: Path, say: Say) -> None:
     arriving = folder.with_name(f"{folder.name}.partial")
     arriving.mkdir(exist_ok=True)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies()))
-    pool = ThreadPoolExecutor(_AT_ONCE)
+    pool = runtime.ThreadPoolExecutor(_AT_ONCE)
     try:
-        told = time.monotonic()
+        told = runtime.monotonic()
         fetched = [pool.submit(_download, pin, arriving, opener) for pin in pins]
-        for count, future in enumerate(as_completed(fetched), start=1):
+        for count, future in enumerate(runtime.as_completed(fetched), start=1):
             future.result()
-            if time.monotonic() - told > _TELL_EVERY_SECONDS:
+            if runtime.monotonic() - told > _TELL_EVERY_SECONDS:
                 say(f"… {count} of {plural(len(pins), 'jar')}")
-                told = time.monotonic()
+                told = runtime.monotonic()
     finally:
         pool.shutdown(cancel_futures=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,10 +9,11 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from shipper import runtime
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def age_seconds() -> float:
     if stat is None:
         return 0.0
     return max(
-        0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
+        0.0,
+        runtime.clock_gettime(runtime.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK"),
     )
 
 

@@ -13,20 +13,18 @@ import contextlib
 import datetime as dt
 import json
 import os
-import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from shipper import job_environment
+from shipper import job_environment, runtime
 from shipper.config import resolve_uri
 from shipper.config.environment import GIVEN_VARIABLE
 from shipper.config.load import load_platform, references
@@ -64,7 +62,7 @@ GRACE_SECONDS = 30.0
 
 def new_run_id() -> str:
     """Return an id that is sortable by time and unique: ``20261121T113000-3f9a1c``."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    return f"{runtime.now():%Y%m%dT%H%M%S}-{runtime.token_hex(3)}"
 
 
 def step_names(clusters: Sequence[str]) -> list[str]:
@@ -403,8 +401,8 @@ def stop_job(
 def _wait_for_group(child: subprocess.Popen[Any], seconds: float) -> None:
     """Wait for the child, and then for the processes that it may have left: under spark-submit, the
     Python that knows the state of the ledger."""
-    until = time.monotonic() + seconds
+    until = runtime.monotonic() + seconds
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
-        while group_members(child.pid) and time.monotonic() < until:
-            time.sleep(0.05)
+        while group_members(child.pid) and runtime.monotonic() < until:
+            runtime.sleep(0.05)

@@ -6,11 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
-import time
 from collections.abc import Mapping
 from types import FrameType
 
+from shipper import runtime
 from shipper.error_codes import STOPPED, with_code
 from shipper.processes import ProcessId, group_members
 
@@ -74,7 +73,7 @@ def raise_when_stopped(at_most_seconds: float | None = None) -> None:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, handler)
     if parent := _parent(os.environ.pop(PARENT, "")):
-        threading.Thread(
+        runtime.Thread(
             target=_watch, args=(parent, handler, at_most_seconds), name="parent", daemon=True
         ).start()
 
@@ -95,7 +94,7 @@ def _parent(text: str) -> ProcessId | None:
 
 def _watch(parent: ProcessId, handler: _Once, at_most_seconds: float | None) -> None:
     while parent.alive():
-        time.sleep(_LOOK_EVERY_SECONDS)
+        runtime.sleep(_LOOK_EVERY_SECONDS)
     handler.orphaned = True
     if at_most_seconds is not None:
         end_after(
@@ -115,6 +114,6 @@ def end_after(seconds: float, exit_code: int) -> None:
                     os.kill(pid, signal.SIGKILL)
         os._exit(exit_code)
 
-    timer = threading.Timer(seconds, end)
+    timer = runtime.Timer(seconds, end)
     timer.daemon = True
     timer.start()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shipper import runtime
 from shipper.errors import UsageError, why_system
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> 
 
 def _part_of(path: str) -> str:
     """Return a name for the part: two that write the same file at once must not share one."""
-    return f"{path}.{secrets.token_hex(4)}.part"
+    return f"{path}.{runtime.token_hex(4)}.part"
 
 
 def _write_local(path: Path, part: Path, data: bytes, *, durable: bool) -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.configuration import conf
 
+from shipper import runtime
 from shipper.config import load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
@@ -165,7 +166,7 @@ class ShipOperator(PipelineOperator):
         context["ti"].xcom_push(key=_RUN, value=run)
         job = job_of(run, self.pipeline, self.config_dir, ())
         job.steps = tuple(steps_of(self.pipeline, job))
-        folder, started = folder_of(job), dt.datetime.now(dt.UTC)
+        folder, started = folder_of(job), runtime.now()
         exit_code, child = self._run_child(job)
         report = result_of(folder, REPORT, started)
         if not isinstance(report, RunReport):

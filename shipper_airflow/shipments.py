@@ -12,8 +12,6 @@ this module. While somebody looks at the page, a thread brings its index up to d
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +26,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import RedirectResponse
 
+from shipper import runtime
 from shipper.errors import ConfigError, ShipperError
 from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path, look, look_is_due
@@ -117,18 +116,18 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
     return Response(found.body, found.status, dict(found.headers))
 
 
-def bring_up_to_date(config: Path) -> threading.Thread | None:
+def bring_up_to_date(config: Path) -> runtime.Thread | None:
     """Look for reports of runs that ended on other machines, or before there was an index. At most
     one of all processes of the API server looks, every few minutes, and no request waits for it.
     What is wrong with that goes to the log: the page shows what the index has."""
     try:
-        whole = look_is_due(config, int(time.time()))
+        whole = look_is_due(config, int(runtime.time()))
     except ShipperError as error:
         _log.warning("The Shipments page shows what its index had before: %s", error)
         return None
     if whole is None:
         return None
-    thread = threading.Thread(target=_look, args=(config, whole), name="shipments", daemon=True)
+    thread = runtime.Thread(target=_look, args=(config, whole), name="shipments", daemon=True)
     thread.start()
     return thread
 

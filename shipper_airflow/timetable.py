@@ -10,6 +10,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.types import DagRunType
 from pendulum import DateTime, Duration, instance
 
+from shipper import runtime
 from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
 from shipper_airflow.window import in_utc
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _now() -> DateTime:
-    return instance(dt.datetime.now(dt.UTC))
+    return instance(runtime.now())
 
 
 class Windows(CronDataIntervalTimetable):

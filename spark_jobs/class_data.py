@@ -16,12 +16,12 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import xxhash
 
+from shipper import runtime
 from shipper.cache import cache_folder
 from shipper.java import find_java
 from spark_jobs import java_command
@@ -94,7 +94,7 @@ def make_in_background() -> None:
     begun = folder() / f"{key()}.begun"
     with contextlib.suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
-        if begun.exists() and time.time() - begun.stat().st_mtime > _ANEW_SECONDS:
+        if begun.exists() and runtime.time() - begun.stat().st_mtime > _ANEW_SECONDS:
             begun.unlink()
         begun.touch(exist_ok=False)
         subprocess.Popen(

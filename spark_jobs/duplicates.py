@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+from shipper import runtime
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile
 from spark_jobs.hadoop import Hadoop
@@ -28,7 +28,7 @@ def duplicates(hadoop: Hadoop, files: Sequence[PlannedFile]) -> list[list[str]]:
     whole, in the JVM.
     """
     sizes = {file.path: file.size_bytes for file in files if file.size_bytes}
-    with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
+    with runtime.ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
         same = _split([list(sizes)], lambda paths: [sizes[path] for path in paths])
         same = _split(
             same, lambda paths: list(pool.map(lambda path: _ends(hadoop, path, sizes[path]), paths))

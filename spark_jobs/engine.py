@@ -8,13 +8,12 @@ Java about files, and no more (docs/adr/0014).
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shipper import s3a
+from shipper import runtime, s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
@@ -58,10 +57,10 @@ class SparkEngine(Engine):
         self._given = spark
         self._started: SparkSession | None = None
         self._files: Hadoop | None = None
-        self._begun: threading.Thread | None = None
+        self._begun: runtime.Thread | None = None
         self._refused: ShipperError | None = None
         """Error with which the start in the background ended."""
-        self._stopped: threading.Event | None = None
+        self._stopped: runtime.Event | None = None
         """Set when Spark has started; None if no step has asked for Spark."""
         self._is_sql_safe = False
         self._requests: dict[str, int] = {}
@@ -102,7 +101,7 @@ class SparkEngine(Engine):
                 return  # `start` tries again, and says what is wrong
 
         if self._session is None and self._begun is None:
-            self._begun = threading.Thread(target=try_to_start, name="start Spark", daemon=True)
+            self._begun = runtime.Thread(target=try_to_start, name="start Spark", daemon=True)
             self._begun.start()
 
     def start(self) -> None:
@@ -117,14 +116,14 @@ class SparkEngine(Engine):
         if self._judges:
             # Great Expectations takes seconds to import, and so does Java to start, in another
             # process. What is wrong with the import is said where the gate imports it.
-            threading.Thread(target=_import_gates, name="import gates").start()
+            runtime.Thread(target=_import_gates, name="import gates").start()
         from spark_jobs.session import session
 
         self._started = spark = session(self._pipeline)
         if self._ships:
             from spark_jobs.sink import start_workers
 
-            threading.Thread(
+            runtime.Thread(
                 target=start_workers,
                 args=(spark, self._pipeline.tasks),
                 name="start workers",
@@ -133,7 +132,7 @@ class SparkEngine(Engine):
         self._files = None  # it may have been of another JVM
 
     def begin_to_stop(self) -> None:
-        def stop(stopped: threading.Event) -> None:
+        def stop(stopped: runtime.Event) -> None:
             try:
                 if self._begun is not None:  # by a step that then had no need of it
                     self._begun.join()
@@ -147,8 +146,8 @@ class SparkEngine(Engine):
                 stopped.set()
 
         if self._stopped is None and (self._started is not None or self._begun is not None):
-            self._stopped = threading.Event()
-            threading.Thread(
+            self._stopped = runtime.Event()
+            runtime.Thread(
                 target=stop, args=(self._stopped,), name="stop Spark", daemon=True
             ).start()
 

@@ -4,12 +4,11 @@ do not come."""
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from shipper import runtime
 from shipper.config.runner import Runner
 from shipper.terminal import say
 
@@ -24,14 +23,14 @@ def watch_executors(spark: SparkSession, runner: Runner) -> None:
         with contextlib.suppress(Exception):  # the session, or its JVM, has ended
             _watch(spark.sparkContext._jsc.sc().statusTracker(), runner)
 
-    threading.Thread(target=watch, name="executors", daemon=True).start()
+    runtime.Thread(target=watch, name="executors", daemon=True).start()
 
 
 def _watch(tracker: Any, runner: Runner) -> None:
     began, tell_at = 0.0, 0.0
     while True:
-        time.sleep(_LOOKS_EVERY_SECONDS)
-        now = time.monotonic()
+        runtime.sleep(_LOOKS_EVERY_SECONDS)
+        now = runtime.monotonic()
         if len(tracker.getExecutorInfos()) > 1:  # one is the driver
             if tell_at > began + _FIRST_SECONDS:
                 first = (

@@ -11,14 +11,13 @@ import struct
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shipper import runtime
 from shipper.errors import JavaDied
 from shipper.java import find_java
 from shipper.stopping import Stopped
@@ -51,7 +50,7 @@ class _Jvm:
 
 _jvm: _Jvm | None = None
 _gateway: Any = None
-_starts = threading.RLock()
+_starts = runtime.RLock()
 """Held while a JVM is begun and waited for. Spark starts in a thread of its own, and whoever looks
 at files meanwhile needs the same JVM; its address is there to be read once."""
 
@@ -132,7 +131,7 @@ def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
         while not written.is_file():
             if jvm.process.poll() is not None:
                 return None
-            time.sleep(_LOOKS_EVERY_SECONDS)
+            runtime.sleep(_LOOKS_EVERY_SECONDS)
         content = written.read_bytes()  # it gets its name when it is complete
     finally:
         shutil.rmtree(jvm.folder, ignore_errors=True)
@@ -220,8 +219,8 @@ class _Words:
         theirs, self.pipe = os.pipe()
         self._lines = deque[str](maxlen=_KEPT_LINES)
         self._kept = not os.environ.get("SHIPPER_LOG")
-        self._lock = threading.Lock()
-        self._reader = threading.Thread(
+        self._lock = runtime.Lock()
+        self._reader = runtime.Thread(
             target=self._read, args=(theirs,), name="Java's words", daemon=True
         )
         self._reader.start()

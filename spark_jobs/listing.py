@@ -4,11 +4,11 @@ credentials that will read them: Spark's."""
 from __future__ import annotations
 
 import fnmatch
-import time
 from codecs import BOM_UTF8
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from shipper import runtime
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
@@ -70,14 +70,14 @@ class _Patience:
 
     def waits(self, why: str) -> bool:
         """Wait a while and return True; False if it was waited long enough."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         if not self._end and self._seconds:
             self._began, self._end = now, now + self._seconds
             say(f"the source: {why}. It is asked again for {self.shown} (`source.wait`)")
         if now >= self._end:
             return False
         pause = min(_LONGEST_PAUSE_SECONDS, 0.5 + (now - self._began) / 2, self._end - now)
-        time.sleep(max(pause, 0.0))
+        runtime.sleep(max(pause, 0.0))
         return True
 
     @property
@@ -148,7 +148,7 @@ def _unpacked(
         path, is_silent = paths[found.number()], found.number()
         problems[path] = found.text()
         silence = problems[path] if is_silent else silence
-    now_ms = time.time_ns() // 10**6
+    now_ms = runtime.time_ns() // 10**6
     for _ in found:
         under, code, count = paths[found.number()], found.text(), found.number()
         first, *more = [found.text() for _ in found]

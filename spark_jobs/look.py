@@ -3,12 +3,12 @@ Prints one JSON document."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from shipper import runtime
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.driver.bounds import refuse_outside
@@ -87,7 +87,7 @@ def _files(
         raise cannot_list(pipeline.name, [path], why)
     listed = [file for file in found_files.files if not file.left]
     taken, left_out = select(
-        found_files.files, settle_seconds=source.settle_seconds, now=dt.datetime.now(dt.UTC)
+        found_files.files, settle_seconds=source.settle_seconds, now=runtime.now()
     )
     found: dict[str, Any] = {
         "files": len(taken),

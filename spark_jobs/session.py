@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -14,7 +13,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from shipper import s3a
+from shipper import runtime, s3a
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import deciding
 from shipper.errors import SparkUnavailable
@@ -38,7 +37,7 @@ def session(pipeline: Pipeline) -> SparkSession:
             f"pipeline {pipeline.name}: {why}. Nothing was sent. Correct this, then run the "
             "window again."
         )
-    for thread in threading.enumerate():
+    for thread in runtime.threads():
         if thread.name == _STOPS:
             thread.join()
     settings = spark_settings(pipeline)
@@ -71,7 +70,7 @@ def session(pipeline: Pipeline) -> SparkSession:
             watch_executors(spark, pipeline.runner)
         return spark
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if runtime.current_thread() is runtime.main_thread():
             signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put its own there
 
 
@@ -79,7 +78,7 @@ def stop_session(spark: SparkSession) -> None:
     """Stop Spark, and leave what pyspark does besides to a thread: it waits up to a second for its
     own server of accumulators."""
     spark.sparkContext._jsc.stop()
-    threading.Thread(target=spark.stop, name=_STOPS, daemon=True).start()
+    runtime.Thread(target=spark.stop, name=_STOPS, daemon=True).start()
 
 
 def end_session(spark: SparkSession, within_seconds: float) -> None:
@@ -90,7 +89,7 @@ def end_session(spark: SparkSession, within_seconds: float) -> None:
         with contextlib.suppress(Exception):  # the JVM may be gone already
             spark.stop()
 
-    stopper = threading.Thread(target=stop, name="stop Spark", daemon=True)
+    stopper = runtime.Thread(target=stop, name="stop Spark", daemon=True)
     stopper.start()
     stopper.join(within_seconds)
     if stopper.is_alive() and (java := java_process()):

@@ -19,7 +19,6 @@ import functools
 import json
 import os
 import pickle
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +92,9 @@ def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     sink_task.get_ready()
     for _ in batches:
         pass
-    time.sleep(_TELLS_SECONDS)
+    from shipper import runtime  # Spark starts processes that need nothing of shipper
+
+    runtime.sleep(_TELLS_SECONDS)
     told = {
         "python": platform.python_version(),
         "host": platform.node(),

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from shipper import runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json, table
 from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.cli.run_options import MetricsPath, asked_window
@@ -101,9 +102,9 @@ def gaps(
     first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
     earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
     if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
-        ended = fresh_until(runs_uri, earlier, spec.clusters, dt.datetime.now(dt.UTC))
+        ended = fresh_until(runs_uri, earlier, spec.clusters, runtime.now())
         first = {cluster: min(at, ended.get(cluster, at)) for cluster, at in first.items()}
-    until = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=spec.source.settle_seconds)
+    until = runtime.now() - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [
         tick
         for tick in Ticks(spec.schedule).windows(min(first.values()), until)
@@ -122,7 +123,7 @@ def gaps(
     problems: list[str] = []
     wanted = find_gaps(open_, runs, first, _ledgers(config, pipeline, problems))
     told = Told(runs_uri, spec.key)
-    now = dt.datetime.now(dt.UTC)
+    now = runtime.now()
     if metrics:
         metrics.add(
             metrics_of_pipeline(
@@ -178,9 +179,9 @@ def gaps(
             for problem in problems:
                 err.say(problem, "red")
     if alert:
-        told.add("late", windows_of(wanted), dt.datetime.now(dt.UTC))
+        told.add("late", windows_of(wanted), runtime.now())
         if last and stands:
-            told.add("standstill", [last.window], dt.datetime.now(dt.UTC))
+            told.add("standstill", [last.window], runtime.now())
     raise typer.Exit(1 if found or stands else 0)
 
 

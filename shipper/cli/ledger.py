@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import json
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
 
+from shipper import runtime
 from shipper.cli import expired
 from shipper.cli.console import (
     ClusterName,
@@ -296,7 +295,7 @@ def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Le
     found += absent
     found += present.findings()
     sent_to = [topic for topic in _sent_to(present) if topic in topics]
-    with ThreadPoolExecutor(16, thread_name_prefix="offsets") as pool:
+    with runtime.ThreadPoolExecutor(16, thread_name_prefix="offsets") as pool:
         logs = dict(zip(sent_to, pool.map(ledger.client.log_facts, sent_to), strict=True))
     ends_before = expired.by_results(runs_uri, ledger.pipeline.key, ledger.cluster.name)
     found += expired.findings(expired.expired(present.sent, logs, ends_before), logs)
@@ -427,7 +426,7 @@ def archive(
             "(s3a://…, hdfs://…), or confirm with --local that this folder lasts.",
             code="SHIP-109",
         )
-    if moment > dt.datetime.now(dt.UTC) and not yes:
+    if moment > runtime.now() and not yes:
         raise UsageError(
             f"--before {before} lies in the future, so every record of the ledger of "
             f"{pipeline} would leave the topic. Nothing was changed. Confirm with --yes if you "

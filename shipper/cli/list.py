@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from shipper import runtime
 from shipper.cli.console import Config, Json, err, new_app, out, print_json, table
 from shipper.config import load_all, resolve_uri
 from shipper.config.environment import EVERYTHING
@@ -60,7 +61,7 @@ def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, A
             resolve_uri(config, pipeline.runs_uri),
             pipeline.key,
             pipeline.clusters,
-            dt.datetime.now(dt.UTC),
+            runtime.now(),
         )
     except (
         OSError,

@@ -9,7 +9,6 @@ gate, 2 wrong configuration or usage, 3 done with a warning, with --strict only.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import errno
 import importlib
 import importlib.metadata
@@ -28,7 +27,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from shipper import runner
+from shipper import runner, runtime
 from shipper.asked import steps_of
 from shipper.cli.against import changes
 from shipper.cli.console import (
@@ -514,7 +513,7 @@ def run(
     code, result = run_to_report(job, folder, as_json=as_json)
     try:
         if metrics:
-            metrics.add(metrics_of_run(result, dt.datetime.now(dt.UTC)))
+            metrics.add(metrics_of_run(result, runtime.now()))
     except UsageError as error:  # the records are shipped, even if their figures cannot be written
         err.say(error.message, "yellow")
     warned = message(result).ending == "warning"

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 from pathlib import Path
 
+from shipper import runtime
 from shipper.cli.named import check_clusters
 from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.config.cluster import Cluster
@@ -95,7 +96,7 @@ def moment_text(timestamp_ms: int) -> str:
 def moment_or_age(text: str, option: str) -> dt.datetime:
     """Parse ``2026-08-01``, or ``90d`` ago. Raises UsageError, which names the option."""
     try:
-        return dt.datetime.now(dt.UTC) - dt.timedelta(seconds=parse_duration(text))
+        return runtime.now() - dt.timedelta(seconds=parse_duration(text))
     except ValueError:
         pass
     try:

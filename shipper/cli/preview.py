@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from shipper import runner
+from shipper import runner, runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import WindowText, chosen_window
@@ -83,7 +83,7 @@ def preview(
     if save:
         refuse_second(config, pipeline)
     if file and spec.schedule is None and not window and not last:
-        now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+        now = runtime.now().replace(microsecond=0)
         about = Window(now - dt.timedelta(hours=1), now)
     else:
         about = chosen_window(spec, window, last=last or not window, settle_seconds=0)

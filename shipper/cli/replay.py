@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shipper import runner
+from shipper import runner, runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import asked_window
@@ -194,7 +194,7 @@ def _window(
         raise UsageError(
             "it is not said what to replay. Give --from and --to, a --window, or --files."
         )
-    hour = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
+    hour = runtime.now().replace(minute=0, second=0, microsecond=0)
     return Window(hour, hour + dt.timedelta(hours=1))
 
 

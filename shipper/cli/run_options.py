@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shipper import runner
+from shipper import runner, runtime
 from shipper.asked import contradiction, dry_runs_uri
 from shipper.cli.console import err
 from shipper.config import load_pipeline
@@ -137,7 +137,7 @@ def chosen_window(
             "window with --window.",
             code="SHIP-105",
         )
-    settled = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=settle_seconds)
+    settled = runtime.now() - dt.timedelta(seconds=settle_seconds)
     return Ticks(pipeline.schedule).last_closed(settled)
 
 

@@ -4,9 +4,9 @@ takes a second or two for them."""
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError
@@ -31,7 +31,7 @@ class Connections:
         self.client = ClusterClient(cluster)
         self._pipeline = pipeline
         self._topic = cluster.ledger_topic(pipeline.key)
-        self._begun: dict[str, threading.Thread] = {}
+        self._begun: dict[str, runtime.Thread] = {}
         self._fences: Fences | None = None
 
     def begin_reading(self) -> None:
@@ -75,6 +75,6 @@ class Connections:
                 with contextlib.suppress(ClusterError):
                     do()
 
-            begun = threading.Thread(target=run, name=f"connect for {what}", daemon=True)
+            begun = runtime.Thread(target=run, name=f"connect for {what}", daemon=True)
             self._begun[what] = begun
             begun.start()

@@ -8,14 +8,13 @@ that it looked at. A check behind one that failed is skipped, since it could onl
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
+from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, why_system
 
@@ -103,13 +102,13 @@ def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECOND
         (each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline])
         for each in asked
     ]
-    answers: list[Future[_Answer]] = []
+    answers: list[runtime.Future[_Answer]] = []
     # A check waits in its thread for the one before it.
-    with ThreadPoolExecutor(
+    with runtime.ThreadPoolExecutor(
         max(1, sum(len(checks) for _, checks in wanted)), thread_name_prefix="doctor"
     ) as together:
         for each, checks in wanted:
-            begun: dict[str, Future[_Answer]] = {}
+            begun: dict[str, runtime.Future[_Answer]] = {}
             for check in checks:
                 begun[check.name] = together.submit(
                     _answer, each, check, begun.get(check.after), limit_seconds
@@ -119,7 +118,10 @@ def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECOND
 
 
 def _answer(
-    asked: CheckList[E], check: Check[E], before: Future[_Answer] | None, limit_seconds: float
+    asked: CheckList[E],
+    check: Check[E],
+    before: runtime.Future[_Answer] | None,
+    limit_seconds: float,
 ) -> _Answer:
     def full(finding: Finding) -> Finding:
         remedy = finding.remedy or (check.remedy if finding.status in ("warning", "failed") else "")
@@ -151,7 +153,7 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
             log.info("%s", check.name, exc_info=True)
             found.append(failed(f"the check itself failed: {type(error).__name__}"))
 
-    thread = threading.Thread(target=run, name=check.name, daemon=True)
+    thread = runtime.Thread(target=run, name=check.name, daemon=True)
     thread.start()
     thread.join(limit_seconds)
     answered = list(found)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from shipper import runtime
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.driver.doctor import Check, CheckList, Examined, Finding, failed, ok, skipped, warning
@@ -132,7 +132,7 @@ class ExaminedCluster(Examined):
                     "certificate is not verified"
                 )
                 continue
-            left = shown.ends - dt.datetime.now(dt.UTC)
+            left = shown.ends - runtime.now()
             says = (
                 f"{host}:{port}: {shown.subject}, valid until {shown.ends:%Y-%m-%d} ({left.days} "
                 "days)"
@@ -230,7 +230,7 @@ class ExaminedCluster(Examined):
                 "kafka-configs --alter --add-config "
                 f"min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )
-        now = dt.datetime.now(dt.UTC)
+        now = runtime.now()
         found = list(contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now))
         for each in sorted(found, key=lambda each: not each.is_fault)[:1]:
             return (failed if each.is_fault else warning)(f"{says}; {each.says}", each.remedy)
@@ -348,7 +348,7 @@ class ExaminedCluster(Examined):
         if newest is None:
             yield skipped("unknown: the ledger has no readable record yet")
             return
-        ahead = newest / 1000 - time.time()
+        ahead = newest / 1000 - runtime.time()
         at = f"{dt.datetime.fromtimestamp(newest / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
         if ahead > _AHEAD_SECONDS:
             yield failed(

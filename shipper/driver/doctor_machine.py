@@ -7,19 +7,17 @@ import datetime as dt
 import importlib.metadata
 import json
 import os
-import secrets
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from shipper import runner
+from shipper import runner, runtime
 from shipper.cache import cache_folder
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
@@ -119,7 +117,7 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
     """Check Spark and the source in the process that would run the job: its Python, its Java, its
     jars, its credentials. Its JVM ends with it."""
     pipeline, limit_seconds = here.of, here.limit_seconds
-    window = latest_window(pipeline, dt.datetime.now(dt.UTC))
+    window = latest_window(pipeline, runtime.now())
     job = runner.Job(
         pipeline=pipeline,
         config_dir=here.config_dir,
@@ -252,9 +250,9 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
             f"{plural(found['files'], 'file')} at {where}; the first can be read", check="source"
         )
     newest = found.get("newest_ms")
-    if newest is not None and newest / 1000 > time.time() + _APART_SECONDS:
+    if newest is not None and newest / 1000 > runtime.time() + _APART_SECONDS:
         yield failed(
-            f"a file was modified {newest / 1000 - time.time():.0f} s after this machine's now",
+            f"a file was modified {newest / 1000 - runtime.time():.0f} s after this machine's now",
             "synchronise both clocks (NTP): `source.settle` compares them",
             check="source's clock",
         )
@@ -264,7 +262,7 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
     """Check `runs_uri` by writing, reading and removing a small file; the file's time shows how far
     the storage's clock is from this one."""
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
-    target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{secrets.token_hex(4)}"
+    target = f"{uri.rstrip('/')}/{here.of.key}/.doctor-{runtime.token_hex(4)}"
     try:
         fs, path = file_system(target)
         write_whole(target, b"shipper doctor")
@@ -305,7 +303,7 @@ def _apart(fs: Any, path: str) -> float | None:
     if not isinstance(modified, dt.datetime):
         return None
     modified = modified if modified.tzinfo else modified.replace(tzinfo=dt.UTC)
-    return modified.timestamp() - time.time()
+    return modified.timestamp() - runtime.time()
 
 
 def airflow(here: Examined) -> Iterator[Finding]:

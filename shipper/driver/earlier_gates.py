@@ -3,10 +3,10 @@ present gate is green only if it agrees now, or a person has opened them."""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
@@ -203,7 +203,7 @@ class EarlierGates:
         if not sent or self._context.is_trial:
             return
         gate = ClosedGate(
-            at=dt.datetime.now(dt.UTC),
+            at=runtime.now(),
             ship=without_pictures(self._shipped),
             files=self._files,
             ends=ends,

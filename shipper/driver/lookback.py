@@ -17,6 +17,7 @@ import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shipper import runtime
 from shipper.driver.context import RunContext
 from shipper.driver.files import ListedFile
 from shipper.driver.pending import Pending
@@ -101,7 +102,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
         pipeline.clusters,
         window,
         pipeline.schedule.start,
-        began=None if context.is_trial else dt.datetime.now(dt.UTC),
+        began=None if context.is_trial else runtime.now(),
     )
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
     first = next(

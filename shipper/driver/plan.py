@@ -6,9 +6,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from shipper import runtime
 from shipper.config import resolve_uri
 from shipper.config.replay import Replay
 from shipper.config.rules import original
@@ -170,7 +170,7 @@ def _list(
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
         "settle_seconds": 0 if context.lines else source.settle_seconds,
-        "now": dt.datetime.now(dt.UTC),
+        "now": runtime.now(),
     }
     files, left_out = select(
         (file for file in listed if not (back and back.holds(file))), **settings
@@ -298,7 +298,7 @@ def _ask_clusters(
     def of_each(ask: Callable[[Any], Any], asked: Iterable[object]) -> list[Any]:
         with (
             context.phases("asking clusters"),
-            ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
+            runtime.ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="ask") as pool,
         ):
             return list(pool.map(ask, asked))
 
@@ -523,7 +523,7 @@ class AskedCluster:
             file: context.split_starts(file) for file in late
         }
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
-        with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
+        with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(
                 LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
             )
@@ -703,7 +703,7 @@ class AskedCluster:
         """Note where topics contradict what the pipeline makes of lines."""
         pipeline = self._context.pipeline
         window = None if self._context.named_files else self._context.window
-        now = dt.datetime.now(dt.UTC)
+        now = runtime.now()
         topics = [
             (topic, self._known[topic].limit)
             for topic in pipeline.needed_topics()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable
 
+from shipper import runtime
 from shipper.config.units import format_bytes, format_duration, plural
 from shipper.errors import DeliveryError, ShipperError
 from shipper.ledger.log import LedgerLog, ask_committed
@@ -40,7 +39,7 @@ class Progress:
         self,
         ledger: LedgerLog,
         order: ShipOrder,
-        superseded: threading.Event,
+        superseded: runtime.Event,
         stop_job: Callable[[], object],
         read_so_far: ReadSoFar = lambda: None,
         tell: Callable[[ShipProgress], object] = lambda progress: None,
@@ -51,8 +50,8 @@ class Progress:
         self._order = order
         self._superseded = superseded
         self._stop_job = stop_job
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="progress", daemon=True)
+        self._done = runtime.Event()
+        self._thread = runtime.Thread(target=self._watch, name="progress", daemon=True)
         self._offset = order.chunks_end
         self._records = 0
         self._bytes = 0
@@ -66,11 +65,11 @@ class Progress:
         """Split → bytes of the file that are committed."""
         self._read_so_far = read_so_far
         self._tell = tell
-        self._began = dt.datetime.now(dt.UTC)
+        self._began = runtime.now()
         self._told_before = (0.0, 0)
         """Seconds since the beginning and records, of the figures that were told last."""
         self._was_read: object = None
-        self._moved_at = time.monotonic()
+        self._moved_at = runtime.monotonic()
         self.stalled: DeliveryError | None = None
         """Error with which the job was stopped because nothing moved."""
         self._silent_until = self._unread_until = 0.0
@@ -86,16 +85,16 @@ class Progress:
         self._thread.join()
 
     def _watch(self) -> None:
-        began = time.monotonic()
+        began = runtime.monotonic()
         next_line = began + _EVERY_SECONDS
         while not self._done.wait(_LOOK_SECONDS):
             if self._superseded.is_set():
                 self._stop_job()
                 return
-            if time.monotonic() >= next_line:
-                next_line = time.monotonic() + _EVERY_SECONDS
+            if runtime.monotonic() >= next_line:
+                next_line = runtime.monotonic() + _EVERY_SECONDS
                 try:
-                    self._line(time.monotonic() - began)
+                    self._line(runtime.monotonic() - began)
                     self._look_for_a_stall()
                 except Exception:
                     # Only this thread stops a job that was taken over, so nothing that it prints
@@ -108,9 +107,9 @@ class Progress:
     def _look_for_a_stall(self) -> None:
         was_read = self._read_so_far()
         if was_read != self._was_read:
-            self._was_read, self._moved_at = was_read, time.monotonic()
+            self._was_read, self._moved_at = was_read, runtime.monotonic()
         allowed = max(self._order.stall_seconds, _COMMITS * self._seconds_per_commit())
-        if time.monotonic() - self._moved_at <= allowed:
+        if runtime.monotonic() - self._moved_at <= allowed:
             return
         parked = f" Records wait for {', '.join(self._parked)}." if self._parked else ""
         self.stalled = DeliveryError(
@@ -184,7 +183,7 @@ class Progress:
     def _read(self) -> None:
         for chunk in self._ledger.look(ask_committed(self._offset)):
             key, value = chunk.key, chunk.value
-            self._moved_at = time.monotonic()
+            self._moved_at = runtime.monotonic()
             self._records += value.records if key.topic else 0
             self._bytes += value.bytes
             self._wire_bytes += value.wire_bytes or 0

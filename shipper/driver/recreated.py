@@ -3,11 +3,11 @@ and their effect on a plan and a ship."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
 from shipper.config.units import plural
@@ -73,7 +73,7 @@ def judge(
 def look_again(found: Incarnations, cluster: Cluster) -> None:
     """Ask a second time, by another connection, before records are sent again because of ``found``.
     Raises ClusterError if the answers differ."""
-    time.sleep(_SECOND_LOOK_SECONDS)
+    runtime.sleep(_SECOND_LOOK_SECONDS)
     topics = {loss.topic for loss in found.lost.found}
     now = ClusterAdmin(cluster).present_ids(topics)
     if differ := [topic for topic in sorted(topics) if now.get(topic) != found.present.get(topic)]:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shipper import runtime
 from shipper.config import load_platform
 from shipper.driver.context import RunContext
 from shipper.error_codes import UNEXPECTED, with_code
@@ -40,7 +41,7 @@ _BEFORE_THE_FIRST_BYTE = (PLAN, GATE_SOURCE, PREVIEW)
 
 
 def now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+    return runtime.now()
 
 
 def run_steps(context: RunContext, steps: Sequence[str]) -> int:

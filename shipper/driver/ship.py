@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
@@ -91,7 +90,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.new_ledger)
     with context.phases("asking the cluster"):
-        with ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
+        with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             exists = meanwhile.submit(_checked, ledger, identity)
             found = preflight(
                 client, cluster, context.pipeline, plan.sample_ratio, plan.bytes_to_read
@@ -106,7 +105,10 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         ledger, context.folder.run_id, delivery.lease_seconds, delivery.lease_wait_seconds,
         lambda text: say(f"{cluster_name}: {text}"),
     )  # fmt: skip
-    with ThreadPoolExecutor(1, thread_name_prefix="timeline") as meanwhile, ExitStack() as held:
+    with (
+        runtime.ThreadPoolExecutor(1, thread_name_prefix="timeline") as meanwhile,
+        ExitStack() as held,
+    ):
         with context.phases("waiting for the lease"):
             held.enter_context(lease)
             result.notes += _remember(identity, context)
@@ -144,9 +146,7 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
     """Remember the ledger before anything is sent: a ledger that is lost must be missed, also after
     its first ship."""
     try:
-        return identity.remember(
-            context.folder.run_id, f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-        )
+        return identity.remember(context.folder.run_id, f"{runtime.now():%Y-%m-%dT%H:%M:%SZ}")
     except OSError as error:
         raise StepResultError(
             f"the identity of the ledger cannot be written to {context.own_runs_uri}: {error}. "
@@ -212,7 +212,7 @@ class ClusterShip:
         with (
             self._read_back_connecting() as ends,
             context.phases("taking over"),
-            ThreadPoolExecutor(1, thread_name_prefix="topic ids") as meanwhile,
+            runtime.ThreadPoolExecutor(1, thread_name_prefix="topic ids") as meanwhile,
         ):
             present = meanwhile.submit(self._client.present_ids, list(pipeline.needed_topics()))
             taken = self._present(self._take_over(tasks, lanes), present.result())
@@ -409,7 +409,7 @@ class ClusterShip:
             yield None
             return
         read_back = ReadBack(self._cluster)
-        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+        with runtime.ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(read_back.connect)
             yield read_back
 
@@ -476,7 +476,7 @@ class ClusterShip:
     def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
         """Read the remaining pieces and ship them; repeat for lines whose topic was unusable and
         that did not fit in memory."""
-        deadline = time.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
+        deadline = runtime.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
         done = self._scan(left, taken)
         self._account.add_first(done)
         with self._keeping_the_account():
@@ -535,7 +535,7 @@ class ClusterShip:
             topics = self._incarnations
             options = replace(order.lane_options, gone_ids=topics.lost.gone)
             order = replace(order, topic_ids=topics.topic_ids, lane_options=options)
-        phases, began = context.phases, time.time()
+        phases, began = context.phases, runtime.time()
         with phases("shipping"):
             found = scan(
                 context,

@@ -6,10 +6,7 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-import threading
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import tls
@@ -112,7 +110,7 @@ class ClusterAdmin(ClientOwner):
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
-        self._rtt_lock = threading.Lock()
+        self._rtt_lock = runtime.Lock()
         self._rtt = -math.inf, 0.0
         """Time of the measurement, and the round trip in seconds."""
         self._addresses: list[str] = []
@@ -132,11 +130,11 @@ class ClusterAdmin(ClientOwner):
         error callback, which is served between the slices. Waiting does not repair a certificate
         that cannot be verified, so Python's ssl looks at it once and says why."""
         patience = min(self._timeout, _AGAIN_SECONDS) if self._is_silent else self._timeout
-        deadline, slice_seconds = time.monotonic() + patience, _FIRST_SLICE_SECONDS
+        deadline, slice_seconds = runtime.monotonic() + patience, _FIRST_SLICE_SECONDS
         while True:
             try:
                 found: ClusterMetadata = self._client.list_topics(
-                    timeout=max(0.1, min(slice_seconds, deadline - time.monotonic()))
+                    timeout=max(0.1, min(slice_seconds, deadline - runtime.monotonic()))
                 )
             except KafkaException as error:
                 slice_seconds = min(2 * slice_seconds, _SLICE_SECONDS)
@@ -149,7 +147,7 @@ class ClusterAdmin(ClientOwner):
                         f"Nothing was sent. Correct the settings in clusters/{self._name}.yaml.",
                         code="SHIP-407",
                     ) from error
-                if time.monotonic() >= deadline:
+                if runtime.monotonic() >= deadline:
                     self._is_silent = True
                     raise ClusterError(
                         f"cluster {self._name}: no broker at {self._bootstrap} answered within "
@@ -232,19 +230,19 @@ class ClusterAdmin(ClientOwner):
         caller waits for the first one's measurement. Raises ClusterError."""
         with self._rtt_lock:
             measured_at, before = self._rtt
-            if time.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
+            if runtime.monotonic() < measured_at + _RTT_HOLDS_SECONDS:
                 return before
             found = []
             for _ in range(3):
-                began = time.monotonic()
+                began = runtime.monotonic()
                 try:
                     self._client.list_topics(topic, timeout=self._timeout)
                 except KafkaException as error:
                     raise self._failed(
                         f"no answer from {self._bootstrap}", to_fault(error.args[0])
                     ) from error
-                found.append(time.monotonic() - began)
-            self._rtt = time.monotonic(), statistics.median(found)
+                found.append(runtime.monotonic() - began)
+            self._rtt = runtime.monotonic(), statistics.median(found)
             return self._rtt[1]
 
     def create_topics(
@@ -270,7 +268,9 @@ class ClusterAdmin(ClientOwner):
         asked = self._client.create_topics(new, request_timeout=self._timeout)
         self._wait_until_known(topics, asked.values())
 
-    def _wait_until_known(self, topics: Mapping[str, int], asked: Iterable[Future[None]]) -> None:
+    def _wait_until_known(
+        self, topics: Mapping[str, int], asked: Iterable[runtime.Future[None]]
+    ) -> None:
         """Wait until the new topics are created, and every broker knows them. A broker learns of a
         new topic when it reads the controller's log, some moments after the topic was created. A
         client asks any broker: one that is behind says that the topic does not exist, and
@@ -278,8 +278,8 @@ class ClusterAdmin(ClientOwner):
 
         Raises ClusterError. ``asked``: the requests to create them; to connect to the brokers takes
         longer than these."""
-        deadline, refused = time.monotonic() + self._timeout, threading.Event()
-        with ThreadPoolExecutor(
+        deadline, refused = runtime.monotonic() + self._timeout, runtime.Event()
+        with runtime.ThreadPoolExecutor(
             max(1, min(len(self._addresses), _MOST_ASKED)), thread_name_prefix="created"
         ) as together:
             behind = together.map(
@@ -305,7 +305,7 @@ class ClusterAdmin(ClientOwner):
             )
 
     def _ignorance(
-        self, address: str, topics: Mapping[str, int], deadline: float, refused: threading.Event
+        self, address: str, topics: Mapping[str, int], deadline: float, refused: runtime.Event
     ) -> str | None:
         """Wait until the broker at ``address`` knows the topics and the leaders of all their
         partitions. Return what it does not know at the deadline, or when creating them was
@@ -319,7 +319,7 @@ class ClusterAdmin(ClientOwner):
                 asked = {**self._connection, "bootstrap.servers": address}
                 client = make_client(AdminClient, self._name, asked, {})
             try:
-                metadata = client.list_topics(timeout=max(0.1, deadline - time.monotonic()))
+                metadata = client.list_topics(timeout=max(0.1, deadline - runtime.monotonic()))
             except KafkaException as error:
                 log.info(
                     "broker %s cannot be asked what it knows of %s: %s",
@@ -331,12 +331,12 @@ class ClusterAdmin(ClientOwner):
             missing = [topic for topic in topics if not _has_leaders(metadata, topic)]
             if not missing:
                 return None
-            if refused.is_set() or time.monotonic() > deadline:
+            if refused.is_set() or runtime.monotonic() > deadline:
                 return (
                     f"broker {address} does not know {', '.join(missing)} within "
                     f"{self._timeout:g} s"
                 )
-            time.sleep(_NEWS_SECONDS)
+            runtime.sleep(_NEWS_SECONDS)
 
     def end_offset(self, topic: str, partition: int) -> int:
         """Return the offset after the last record, committed or not (READ_UNCOMMITTED)."""
@@ -345,7 +345,7 @@ class ClusterAdmin(ClientOwner):
     def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> list[int]:
         """Ask for offsets, again while a partition has no leader that knows it, as in the first
         moments of a new topic."""
-        deadline = time.monotonic() + self._timeout
+        deadline = runtime.monotonic() + self._timeout
         while True:
             futures = self._client.list_offsets(
                 dict.fromkeys(partitions, spec),
@@ -355,11 +355,11 @@ class ClusterAdmin(ClientOwner):
             try:
                 return [int(futures[where].result().offset) for where in partitions]
             except KafkaException as error:
-                if error.args[0].name() not in _NO_LEADER_YET or time.monotonic() > deadline:
+                if error.args[0].name() not in _NO_LEADER_YET or runtime.monotonic() > deadline:
                     raise self._failed(
                         "offsets cannot be asked for", to_fault(error.args[0])
                     ) from error
-                time.sleep(0.05)
+                runtime.sleep(0.05)
 
     def log_facts(self, topic: str) -> LogFacts:
         """Return the identity of the topic, and where its partitions begin and end now. Raises
@@ -369,7 +369,7 @@ class ClusterAdmin(ClientOwner):
         described = self._client.describe_topics(
             TopicCollection([topic]), request_timeout=self._timeout
         )
-        with ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
+        with runtime.ThreadPoolExecutor(1, thread_name_prefix="offsets") as meanwhile:
             asked = meanwhile.submit(self._offsets, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
             ends = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
             starts = asked.result()
@@ -420,7 +420,7 @@ class ClusterAdmin(ClientOwner):
         """Initialise a transactional producer; arguments as for :meth:`has_transactions`. Raises
         KafkaFault."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
-        until = time.monotonic() + self._timeout
+        until = runtime.monotonic() + self._timeout
         fence(probe, transactional_id, topic, lambda: until)
 
     # What the user may do.
@@ -447,18 +447,18 @@ class ClusterAdmin(ClientOwner):
     def group_allowed(self, group: str) -> set[str] | KafkaFault:
         """Return what :meth:`allowed` returns, for a consumer group. Asks again while the group's
         coordinator is missing, as on a cluster that never had a group."""
-        deadline = time.monotonic() + self._timeout
+        deadline = runtime.monotonic() + self._timeout
         while True:
             asked = self._client.describe_consumer_groups(
                 [group],
                 include_authorized_operations=True,
-                request_timeout=max(0.1, deadline - time.monotonic()),
+                request_timeout=max(0.1, deadline - runtime.monotonic()),
             )
             found = self._operations(asked[group])
-            over = time.monotonic() > deadline - _PAUSE_SECONDS
+            over = runtime.monotonic() > deadline - _PAUSE_SECONDS
             if over or isinstance(found, set) or found.name not in _NO_COORDINATOR_YET:
                 return found
-            time.sleep(_PAUSE_SECONDS)
+            runtime.sleep(_PAUSE_SECONDS)
 
     def _operations(self, future: Any) -> set[str] | KafkaFault:
         try:

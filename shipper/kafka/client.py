@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import (
@@ -21,6 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka.admin import ClusterAdmin
@@ -56,7 +54,7 @@ class _Reader:
     def __init__(
         self, cluster: str, connection: Mapping[str, Any], callbacks: Mapping[str, Any]
     ) -> None:
-        self.lock = threading.Lock()
+        self.lock = runtime.Lock()
         self.consumer = make_client(
             Consumer,
             cluster,
@@ -137,7 +135,7 @@ class ClusterClient(ClusterAdmin):
         super().__init__(cluster, timeout_seconds)
         self._heard = {"error_cb": self._client_errors.hear}
         self._producer: Producer | None = None
-        self._producer_lock, self._readers_lock = threading.Lock(), threading.Lock()
+        self._producer_lock, self._readers_lock = runtime.Lock(), runtime.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
 
     def connect(self, topic: str, partitions: Sequence[int], *, writes: bool = True) -> None:
@@ -152,8 +150,10 @@ class ClusterClient(ClusterAdmin):
             if topic in known and known[topic].error is None:
                 self.read(topic, partition, OFFSET_END, wait_seconds=None)
 
-        with ThreadPoolExecutor(1 + len(partitions), thread_name_prefix="connect") as together:
-            begun: list[Future[Any]] = (
+        with runtime.ThreadPoolExecutor(
+            1 + len(partitions), thread_name_prefix="connect"
+        ) as together:
+            begun: list[runtime.Future[Any]] = (
                 [together.submit(self._log_producer, topic)] if writes else []
             )
             begun += [together.submit(read, number) for number in partitions]
@@ -257,7 +257,7 @@ class ClusterClient(ClusterAdmin):
         name, where = f"{topic}-{partition}", TopicPartition(topic, partition)
         patience = self._timeout if wait_seconds is None else wait_seconds
         position, target = -1, -1
-        deadline = time.monotonic() + self._timeout
+        deadline = runtime.monotonic() + self._timeout
         while target < 0 or position < target:
             entries, at_lso = list[Message](), False
             for message in self._answer(consumer):
@@ -272,18 +272,18 @@ class ClusterClient(ClusterAdmin):
                     raise self._failed(f"cannot read {name}", to_fault(error, topic))
             if target < 0 <= position:
                 target = max(least_end, int(consumer.get_watermark_offsets(where, cached=True)[1]))
-                deadline = time.monotonic() + patience
+                deadline = runtime.monotonic() + patience
             if entries:
                 yield entries
-                deadline = time.monotonic() + patience
+                deadline = runtime.monotonic() + patience
             if at_lso and wait_seconds is None:
                 return
-            if time.monotonic() > deadline and target < 0:
+            if runtime.monotonic() > deadline and target < 0:
                 silence = KafkaFault(
                     "_TIMED_OUT", f"no answer from its leader within {self._timeout:g} s"
                 )
                 raise self._failed(f"{name} cannot be read", silence)
-            if time.monotonic() > deadline and position < target:
+            if runtime.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read only up to offset {position} "
                     f"of {target}. Either a transaction before the end is still open and ends "
@@ -308,19 +308,19 @@ class ClusterClient(ClusterAdmin):
         unknown whether all records are written; then some may be.
         """
         left, offsets = list(records), list[int]()
-        give_up_at = time.monotonic() + self._timeout
+        give_up_at = runtime.monotonic() + self._timeout
         while True:
             written = self._write(topic, partition, left)
             first = written.first
             offsets, left = offsets + first, left[len(first) :]
             if not left:
                 return offsets
-            if not (written.may_continue and time.monotonic() < give_up_at):
+            if not (written.may_continue and runtime.monotonic() < give_up_at):
                 raise self._not_written(
                     topic, written, f"{len(left)} of {len(left) + len(offsets)}"
                 )
             log.info("%s: %s; writing again", topic, written.fault)
-            time.sleep(_POLL_SECONDS)
+            runtime.sleep(_POLL_SECONDS)
             self._look_up(topic)
 
     def _write(self, topic: str, partition: int, records: Sequence[EncodedRecord]) -> _Written:

@@ -8,7 +8,6 @@ error; what a fault means is decided in one table, :mod:`shipper.kafka.outcomes`
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
+from shipper import runtime
 from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal, without_secrets
 
@@ -29,7 +29,7 @@ Until = Callable[[], float]
 
 
 def slice_of(until: Until) -> float:
-    return max(0.05, min(SLICE_SECONDS, until() - time.monotonic()))
+    return max(0.05, min(SLICE_SECONDS, until() - runtime.monotonic()))
 
 
 class KafkaFault(Exception):

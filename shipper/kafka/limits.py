@@ -4,9 +4,10 @@ a key is needed. The one answer that sizing, sorting and lanes share."""
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
+
+from shipper import runtime
 
 #: Default of `max.message.bytes`.
 DEFAULT_LIMIT_BYTES = 1_048_588
@@ -90,7 +91,7 @@ class TopicLimits:
 
     def learn(self, topics: Collection[str]) -> None:
         """Ask for those topics that are not known, all at once. Raises ClusterError."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         unknown = [
             t
             for t in topics

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, ThrottleEvent
 
+from shipper import runtime
 from shipper.config.units import plural
 from shipper.kafka.connection import (
     HEARD_ALWAYS,
@@ -187,7 +187,7 @@ class LaneProducer(ClientOwner):
     def _hear_throttling(self, event: ThrottleEvent) -> None:
         """Note one throttled response. The statistics report throttling only once a second, and no
         more once the client closes."""
-        until = time.monotonic() + event.throttle_time
+        until = runtime.monotonic() + event.throttle_time
         if until > self._throttled.until:
             self._throttled = Throttled(event.throttle_time, until)
         self._muted_until = max(self._muted_until, until)
@@ -202,7 +202,7 @@ class LaneProducer(ClientOwner):
         """Raise KafkaFault if a broker reads nothing more before the transaction times out: waiting
         would hold up the topic's consumers, and everything would be resent anyway."""
         if self._muted_until > self._ends_at:
-            left = self._muted_until - time.monotonic()
+            left = self._muted_until - runtime.monotonic()
             text = (
                 f"a broker throttles for {left:.1f} s more, longer than the transaction may "
                 "last: a quota is used up"
@@ -229,7 +229,7 @@ class LaneProducer(ClientOwner):
                 return
             except KafkaFault as fault:
                 waiting = fault.name in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
-                if not waiting or self._client_errors.refusal or time.monotonic() >= until():
+                if not waiting or self._client_errors.refusal or runtime.monotonic() >= until():
                     raise self._client_errors.refusal or self._client_errors.explained(
                         fault
                     ) from fault
@@ -317,25 +317,25 @@ class LaneProducer(ClientOwner):
             if taken == len(offsets) - 1:
                 return waited
             offsets = offsets[taken:]
-            began = time.monotonic()
+            began = runtime.monotonic()
             self.wait_for_room(until)
-            waited += time.monotonic() - began
+            waited += runtime.monotonic() - began
 
     def produce_patiently(self, until: Until, *record: Any, **extras: Any) -> float:
         """Call ``produce``; while the queue is full, wait for some record to leave it. Returns the
         seconds that it took."""
-        began = time.monotonic()
+        began = runtime.monotonic()
         while True:
             try:
                 self.produce(*record, **extras)
-                return time.monotonic() - began
+                return runtime.monotonic() - began
             except BufferError:
                 self.wait_for_room(until)
 
     def wait_for_room(self, until: Until) -> None:
         """Serve delivery reports for a moment, so that records leave the full queue. Raises
         KafkaFault when the time is over."""
-        if time.monotonic() > until():
+        if runtime.monotonic() > until():
             raise KafkaFault(
                 "_QUEUE_FULL", "the producer's queue stayed full until the deadline", retriable=True
             ) from None
@@ -346,7 +346,9 @@ class LaneProducer(ClientOwner):
         the time is over, or THROTTLING_QUOTA_EXCEEDED if a broker lets no more of the transaction
         through."""
         left = 1
-        while left and self._failed is None and (slice_seconds := until() - time.monotonic()) > 0:
+        while (
+            left and self._failed is None and (slice_seconds := until() - runtime.monotonic()) > 0
+        ):
             left = call(self._client.flush, min(SLICE_SECONDS, slice_seconds))
             if left:
                 self._check_throttling()

@@ -7,13 +7,13 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import time
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
+from shipper import runtime
 from shipper.config.avro import Avro, SchemaRegistry
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
@@ -166,7 +166,7 @@ class RegistryClient:
             except (OSError, HTTPException) as error:
                 if (refused := self._of_tls(error)) or pause is None:
                     raise refused or self._unreachable(error) from None
-            time.sleep(pause)
+            runtime.sleep(pause)
         raise AssertionError("the last try has ended")
 
     def _answer(self, error: HTTPError) -> Exception:

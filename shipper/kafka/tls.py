@@ -6,7 +6,6 @@ import datetime as dt
 import re
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Secret
 
+from shipper import runtime
 from shipper.config.cluster import reveal
 
 _ALERT_SECONDS = 0.5
@@ -88,10 +88,10 @@ def handshake(
 ) -> Certificate | None:
     """Return the certificate that ``host`` shows; None if verification is switched off. Raises
     HandshakeFailed, and OSError if the host cannot be reached."""
-    deadline = time.monotonic() + timeout_seconds
+    deadline = runtime.monotonic() + timeout_seconds
     context = _context(settings)
     with socket.create_connection((host, port), timeout_seconds) as raw:
-        raw.settimeout(max(0.1, deadline - time.monotonic()))
+        raw.settimeout(max(0.1, deadline - runtime.monotonic()))
         try:
             with context.wrap_socket(raw, server_hostname=host) as tls:
                 found = _certificate(tls)

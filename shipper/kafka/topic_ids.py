@@ -21,8 +21,6 @@ all the same, by the next look.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +29,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from shipper import runtime
 from shipper.kafka.connection import ClientOwner, KafkaFault, Until, to_fault
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
@@ -104,7 +103,7 @@ class IdQuestion:
 
     number: int
     topics: frozenset[str]
-    settled: threading.Event = field(default_factory=threading.Event)
+    settled: runtime.Event = field(default_factory=lambda: runtime.Event())
     """An event of its own: an answer must not wake up all other lanes."""
 
 
@@ -130,7 +129,7 @@ class TopicIdWatch:
         self._look = look
         self._known: dict[str, str | None] = dict(first or {})
         self._patience = patience_seconds
-        self._changed = threading.Condition()
+        self._changed = runtime.Condition()
         self._number = 0
         self._wanted: set[str] = set()
         self._open: dict[int, IdQuestion] = {}
@@ -173,7 +172,7 @@ class TopicIdWatch:
             self._wanted |= question.topics
             if self._busy == self._threads < _MOST_LOOKS:
                 self._threads += 1
-                threading.Thread(target=self._watch, name="topic ids", daemon=True).start()
+                runtime.Thread(target=self._watch, name="topic ids", daemon=True).start()
             self._changed.notify()
             return question
 
@@ -181,16 +180,16 @@ class TopicIdWatch:
         """Wait for the ids, and return those that came in time. Raises KafkaFault when ``until`` is
         over."""
         patience = min(self._patience, _SHORT_PATIENCE_SECONDS) if self._failing else self._patience
-        ends = time.monotonic() + patience
+        ends = runtime.monotonic() + patience
         try:
             while not question.settled.wait(
-                max(0.0, min(ends, until(), time.monotonic() + 1.0) - time.monotonic())
+                max(0.0, min(ends, until(), runtime.monotonic() + 1.0) - runtime.monotonic())
             ):
-                if time.monotonic() >= until():
+                if runtime.monotonic() >= until():
                     raise KafkaFault(
                         "_TIMED_OUT", "nobody told the topics' ids in time", retriable=True
                     )
-                if time.monotonic() >= ends:
+                if runtime.monotonic() >= ends:
                     self._failing = True
                     break
         finally:
@@ -234,7 +233,7 @@ class TopicIdWatch:
                 found = Looked(refused=dict.fromkeys(topics, f"{type(error).__name__}"))
             self._learn(found, began)
             if found.faults:
-                time.sleep(_PAUSE_SECONDS)
+                runtime.sleep(_PAUSE_SECONDS)
             with self._changed:
                 self._busy -= 1
                 still_asked: set[str] = set().union(

@@ -10,10 +10,7 @@ follows only if it was delivered.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from shipper import runtime
 from shipper.config.units import plural
 from shipper.kafka.connection import ClientOwner, to_fault
 from shipper.kafka.outcomes import GRANT_SECONDS
@@ -71,7 +69,7 @@ class TopicLookup(ClientOwner):
         )
         return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
 
-    def _state(self, answer: Future[Any]) -> TopicState:
+    def _state(self, answer: runtime.Future[Any]) -> TopicState:
         try:
             partitions = answer.result().partitions
         except KafkaException as error:
@@ -96,7 +94,7 @@ def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[s
     """Wait until each topic has a partition with a leader, or until ``deadline`` (monotonic). The
     wait for a topic that the user may not see is shorter. Return the topics that have no such
     partition, or whose state is unknown."""
-    grant_by = time.monotonic() + GRANT_SECONDS
+    grant_by = runtime.monotonic() + GRANT_SECONDS
     while missing := {
         topic: state
         for topic, state in lookup(topics, _LOOKUP_SECONDS).items()
@@ -104,9 +102,9 @@ def wait_for(lookup: Lookup, topics: Collection[str], deadline: float) -> dict[s
     }:
         if any(state.forbidden for state in missing.values()):
             deadline = min(deadline, grant_by)
-        if time.monotonic() > deadline:
+        if runtime.monotonic() > deadline:
             break
-        time.sleep(1.0)
+        runtime.sleep(1.0)
     return missing
 
 
@@ -144,7 +142,7 @@ class _Topic:
 
 
 def _seconds_since(moment: float | None) -> float:
-    return 0.0 if moment is None else time.monotonic() - moment
+    return 0.0 if moment is None else runtime.monotonic() - moment
 
 
 def _closed(topics: Collection[str], timeout_seconds: float) -> dict[str, TopicState]:
@@ -176,10 +174,10 @@ class Topics:
         self._failed = failed
         self._only = only
         self._topics: dict[str, _Topic] = {}
-        self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="topics", daemon=True)
+        self._lock = runtime.Lock()
+        self._wake = runtime.Event()
+        self._stop = runtime.Event()
+        self._thread = runtime.Thread(target=self._watch, name="topics", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -196,9 +194,11 @@ class Topics:
         names = set(topics)
         for name in names:
             self.partitions(name)
-        deadline = time.monotonic() + timeout_seconds
-        while time.monotonic() < deadline and not all(self._topics[name].state for name in names):
-            time.sleep(0.002)
+        deadline = runtime.monotonic() + timeout_seconds
+        while runtime.monotonic() < deadline and not all(
+            self._topics[name].state for name in names
+        ):
+            runtime.sleep(0.002)
 
     @contextmanager
     def _entry(self, topic: str) -> Iterator[_Topic]:
@@ -230,7 +230,8 @@ class Topics:
         ``delivered``, ``block`` or ``not_probed``."""
         with self._entry(topic) as entry:
             due = (
-                bool(entry.blocked and entry.led(partition)) and time.monotonic() >= entry.probe_at
+                bool(entry.blocked and entry.led(partition))
+                and runtime.monotonic() >= entry.probe_at
             )
             if not due or entry.probing:
                 return False
@@ -253,11 +254,11 @@ class Topics:
         with self._lock:
             entry = self._topics.setdefault(topic, _Topic())
             entry.blocked, entry.probing = reason, False
-            entry.unusable_since = entry.unusable_since or time.monotonic()
+            entry.unusable_since = entry.unusable_since or runtime.monotonic()
             entry.forbidden_since = (
-                (entry.forbidden_since or time.monotonic()) if forbidden else None
+                (entry.forbidden_since or runtime.monotonic()) if forbidden else None
             )
-            entry.probe_at = time.monotonic() + entry.pause
+            entry.probe_at = runtime.monotonic() + entry.pause
             entry.look_at = 0.0
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
 
@@ -311,12 +312,12 @@ class Topics:
             self._failed(error)
 
     def _due(self) -> list[str]:
-        now = time.monotonic()
+        now = runtime.monotonic()
         with self._lock:
             return [name for name, entry in self._topics.items() if entry.look_at <= now]
 
     def _learn(self, name: str, state: TopicState) -> None:
-        now = time.monotonic()
+        now = runtime.monotonic()
         with self._lock:
             entry = self._topics[name]
             if not state.answered and entry.state is not None and entry.state.answered:

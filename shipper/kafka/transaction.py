@@ -22,11 +22,10 @@ Nobody else calls ``init_transactions``, ``begin_transaction``, ``commit_transac
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from shipper import runtime
 from shipper.kafka.connection import KafkaFault, Until, call, slice_of
 from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import PURGED, LaneProducer, LaneSettings, SentBytes
@@ -56,7 +55,7 @@ class RightToShip(Generic[T]):
         """Start without a reading. ``read`` raises Superseded if a later run, or a later attempt of
         the same task, has announced itself."""
         self._read = read
-        self._numbers, self._reading = threading.Lock(), threading.Lock()
+        self._numbers, self._reading = runtime.Lock(), runtime.Lock()
         self._opened = self._covered = 0
 
     def opened(self) -> int:
@@ -104,7 +103,7 @@ class _TransactionalProducer(LaneProducer):
         self._failed = None
         if self._transactional:
             call(self._client.begin_transaction)
-            self._ends_at = time.monotonic() + self._timeout_seconds
+            self._ends_at = runtime.monotonic() + self._timeout_seconds
 
     def commit(self, until: Until) -> None:
         """Commit. A commit that timed out is resumed until the end, because the first request may
@@ -145,7 +144,11 @@ class _TransactionalProducer(LaneProducer):
                 return
             except KafkaFault as fault:
                 # After a fatal error every call returns _CONFLICT, and is called retriable.
-                if not fault.retriable or fault.name == "_CONFLICT" or time.monotonic() >= until():
+                if (
+                    not fault.retriable
+                    or fault.name == "_CONFLICT"
+                    or runtime.monotonic() >= until()
+                ):
                     raise self._client_errors.explained(fault) from fault
                 log.debug("resumed after %s", fault)
 
@@ -239,17 +242,17 @@ class Transactions:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             self._stop()
-            ends = time.monotonic() + _OPEN_SECONDS
+            ends = runtime.monotonic() + _OPEN_SECONDS
             try:
                 self._open(lambda ends=ends: min(ends, until()))  # type: ignore[misc]
                 return
             except KafkaFault as fault:
                 self.discard()
                 self._stop()
-                if policy_for(fault.name).action is Action.FAIL or time.monotonic() > until():
+                if policy_for(fault.name).action is Action.FAIL or runtime.monotonic() > until():
                     raise
                 log.info("%s: %s; opening it again", self._id, fault)
-            time.sleep(max(0.0, min(pause, until() - time.monotonic())))
+            runtime.sleep(max(0.0, min(pause, until() - runtime.monotonic())))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _open(self, until: Until) -> None:

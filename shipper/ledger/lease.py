@@ -6,11 +6,10 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from shipper import runtime
 from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
@@ -48,15 +47,15 @@ class HeldLease:
         self._claim = Lease(run_id, socket.gethostname(), os.getpid(), held=False, seconds=seconds)
         self._wait_seconds = wait_seconds
         self._say = say
-        self._stop = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._stop = runtime.Event()
+        self._keeper = runtime.Thread(target=self._keep, name="lease", daemon=True)
         self.control: Control | None = None
         """The control partition as it was when the lease was ours; None before. A far cluster is
         not asked twice."""
         self.generation: int | None = None
         """Set by the owner once it has written its generation; from then on a later one means that
         we are superseded."""
-        self.superseded = threading.Event()
+        self.superseded = runtime.Event()
         """The ship is to stop: a later run has taken over; or, if ``refused`` says so, the ledger
         may not be written any more."""
         self.refused: ClusterRefuses | None = None
@@ -64,7 +63,7 @@ class HeldLease:
         at that of each try."""
 
     def __enter__(self) -> HeldLease:
-        began = time.monotonic()
+        began = runtime.monotonic()
         deadline, told, next_word = began + self._wait_seconds, "", began
         while True:
             self._write(self._claim)
@@ -73,7 +72,7 @@ class HeldLease:
             if holder is None or holder.run_id == self._claim.run_id:
                 break
             self._write(None)
-            if time.monotonic() > deadline:
+            if runtime.monotonic() > deadline:
                 raise ClusterError(
                     f"pipeline {self._ledger.pipeline} is being shipped by another run right "
                     f"now: run {holder.run_id} on host {holder.host}, process {holder.pid}, "
@@ -82,14 +81,14 @@ class HeldLease:
                     "the other run finish, or stop it, and run again.",
                     code="SHIP-508",
                 )
-            if holder.run_id != told or time.monotonic() >= next_word:
-                told, next_word = holder.run_id, time.monotonic() + _WORD_EVERY_SECONDS
+            if holder.run_id != told or runtime.monotonic() >= next_word:
+                told, next_word = holder.run_id, runtime.monotonic() + _WORD_EVERY_SECONDS
                 self._say(
                     f"waiting for run {holder.run_id} on {holder.host} (process {holder.pid}), "
-                    f"which holds the lease; {deadline - time.monotonic():.0f} s more at most "
+                    f"which holds the lease; {deadline - runtime.monotonic():.0f} s more at most "
                     "(`delivery.lease_wait`)"
                 )
-            time.sleep(min(2.0, holder.seconds / 3))
+            runtime.sleep(min(2.0, holder.seconds / 3))
         self._keeper.start()
         return self
 
@@ -142,8 +141,11 @@ class HeldLease:
                 refused_at, pause = 0.0, self._claim.seconds / 3
             except ClusterRefuses as error:
                 log.warning("the lease could not be renewed: %s", error)
-                refused_at, pause = refused_at or time.monotonic(), min(pause, _ASK_AGAIN_SECONDS)
-                if time.monotonic() > refused_at + GRANT_SECONDS:
+                refused_at, pause = (
+                    refused_at or runtime.monotonic(),
+                    min(pause, _ASK_AGAIN_SECONDS),
+                )
+                if runtime.monotonic() > refused_at + GRANT_SECONDS:
                     self.refused = error
                     self.superseded.set()
                     return

@@ -19,16 +19,14 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
-import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.units import plural
 from shipper.errors import (
@@ -199,17 +197,17 @@ class LedgerLog:
         self.pipeline = pipeline
         self.topic = cluster.ledger_topic(pipeline)
         self._patience = patience or Patience()
-        self._hurried = threading.Event()
+        self._hurried = runtime.Event()
         self._facts: dict[str, TopicFacts] = {}
-        self._lock = threading.Lock()
-        self._ends_lock = threading.Lock()
+        self._lock = runtime.Lock()
+        self._ends_lock = runtime.Lock()
         self._looked_for_snapshot = False
         self._snapshot: Manifest | None = None
         self._snapshot_sha256 = ""
         self._control: Control | None = None
         self._control_from = control_from
         self._control_end = 0
-        self._keys_lock = threading.Lock()
+        self._keys_lock = runtime.Lock()
         self._keys, self._keys_end = CommittedKeys(), 0
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
         """Partition → lower bound of its end, from records written to it."""
@@ -282,7 +280,7 @@ class LedgerLog:
         that waiting does not change: LedgerDamaged, LedgerOutdated, LedgerGone. A missing right
         is waited for as long as one that a lane lacks (GRANT_SECONDS).
         """
-        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
+        began, pause = runtime.monotonic(), _FIRST_PAUSE_SECONDS
         while True:
             try:
                 self._write_barriers(
@@ -299,7 +297,7 @@ class LedgerLog:
                 patience = (
                     min(GRANT_SECONDS, self._patience.ledger) if refused else self._patience.ledger
                 )
-                over = time.monotonic() + pause > began + patience
+                over = runtime.monotonic() + pause > began + patience
                 if over or self._hurried.is_set() or not (error.retriable or refused):
                     raise
                 log.info("the ledger %s cannot be read for a decision yet: %s", self.topic, error)
@@ -324,7 +322,7 @@ class LedgerLog:
             for partition in partitions:
                 self._append(partition, [_BARRIER])
             return
-        with ThreadPoolExecutor(len(partitions), thread_name_prefix="barrier") as together:
+        with runtime.ThreadPoolExecutor(len(partitions), thread_name_prefix="barrier") as together:
             for done in [
                 together.submit(self._append, partition, [_BARRIER]) for partition in partitions
             ]:
@@ -767,7 +765,7 @@ def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
 @contextmanager
 def _begun(batches: Generator[list[LogRecord]]) -> Iterator[Iterator[list[LogRecord]]]:
     """Ask for the first batch at once, in a thread of its own."""
-    with closing(batches), ThreadPoolExecutor(1, thread_name_prefix="read") as meanwhile:
+    with closing(batches), runtime.ThreadPoolExecutor(1, thread_name_prefix="read") as meanwhile:
         first = meanwhile.submit(next, batches, None)
 
         def found() -> Iterator[list[LogRecord]]:

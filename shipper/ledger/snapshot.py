@@ -25,7 +25,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import secrets
 import struct
 from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,6 +33,7 @@ from typing import Any, NamedTuple
 
 import fsspec
 
+from shipper import runtime
 from shipper.ledger.codec import peek_key
 from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
@@ -330,7 +330,7 @@ class RecordStore:
             shards += self._write_shards({**behind, **new})
         manifest = Manifest(origin, control_end, chunks_end, tuple(standing), tuple(shards))
         data = encode_manifest(manifest)
-        name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{secrets.token_hex(4)}.json"
+        name = f"at-{_tag(origin.topic_id)}-{manifest.read:020d}-{runtime.token_hex(4)}.json"
         self._put(name, data)
         return StoredManifest(name, sha256(data), manifest)
 
@@ -413,7 +413,7 @@ class RecordStore:
         for paths, records in _cut(by_path):
             data = encode_shard(records)
             checksum = sha256(data)
-            name = f"{checksum[:16]}-{secrets.token_hex(4)}.gz"
+            name = f"{checksum[:16]}-{runtime.token_hex(4)}.gz"
             self._put(f"shards/{name}", data)
             heads = b2a_base64(index_of(records), newline=False).decode()
             yield Shard(name, checksum, len(records), packed_hashes(paths), heads)

@@ -40,15 +40,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import secrets
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, ShipperError
@@ -132,13 +129,13 @@ def announce(
     before = (lease and lease.control) or ledger.look(CONTROL_NOW)
     roots = [root for root in before.sources if root != ledger.root]
     roots += [ledger.root] if ledger.root else []
-    key = GenerationKey(cluster, secrets.token_hex(8))
+    key = GenerationKey(cluster, runtime.token_hex(8))
     record = Generation(run_id, tasks, lanes, tuple(roots))
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
     also = [lease.held()] if lease else []
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
     generation = written.offsets[0]
-    with ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
+    with runtime.ThreadPoolExecutor(1, thread_name_prefix="control") as reading:
         read = reading.submit(ledger.decide, CONTROL_NOW, written)
         meanwhile(before.to_fence())
     now = read.result().answer
@@ -167,22 +164,22 @@ class Fences:
         """Make them. ``topic``: any that exists."""
         self._settings = settings.as_transactional()
         self._topic = topic
-        self._begun: dict[str, Future[Fence]] = {}
-        self._lock = threading.Lock()
+        self._begun: dict[str, runtime.Future[Fence]] = {}
+        self._lock = runtime.Lock()
 
     def connect(self, transactional_ids: Iterable[str]) -> None:
         """Begin to connect, as many as are fenced at once. Never raises."""
         with self._lock:
             for each in itertools.islice(transactional_ids, _FENCE_AT_ONCE):
                 if each not in self._begun:
-                    found: Future[Fence] = Future()
+                    found: runtime.Future[Fence] = runtime.Future()
                     self._begun[each] = found
-                    threading.Thread(
+                    runtime.Thread(
                         target=self._connect, args=(each, found), name="fence", daemon=True
                     ).start()
 
-    def _connect(self, transactional_id: str, found: Future[Fence]) -> None:
-        until = time.monotonic() + _CONNECT_SECONDS
+    def _connect(self, transactional_id: str, found: runtime.Future[Fence]) -> None:
+        until = runtime.monotonic() + _CONNECT_SECONDS
         try:
             new = Fence(self._settings, transactional_id, self._topic)
             with contextlib.suppress(KafkaFault):  # tried again, and said, when it is needed
@@ -218,19 +215,19 @@ class Fences:
 def fence(fences: Fences, transactional_ids: Collection[str]) -> None:
     """Abort the open transaction of every id and fence its producer; each may take a minute. Raises
     ClusterError for the first that cannot be fenced; then some of the others are not either."""
-    stop = threading.Event()
+    stop = runtime.Event()
 
     def fence_one(transactional_id: str) -> None:
-        ends = time.monotonic() + _FENCE_SECONDS
+        ends = runtime.monotonic() + _FENCE_SECONDS
         fences.close(transactional_id, lambda: 0.0 if stop.is_set() else ends)
 
-    with ThreadPoolExecutor(_FENCE_AT_ONCE, thread_name_prefix="fence") as pool:
+    with runtime.ThreadPoolExecutor(_FENCE_AT_ONCE, thread_name_prefix="fence") as pool:
         under_way = {
             pool.submit(fence_one, transactional_id): transactional_id
             for transactional_id in transactional_ids
         }
         try:
-            for number, done in enumerate(as_completed(under_way), 1):
+            for number, done in enumerate(runtime.as_completed(under_way), 1):
                 try:
                     done.result()
                 except KafkaFault as fault:
@@ -352,7 +349,7 @@ def take_over(
     fenced = fence_earlier_runs(
         ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences
     )
-    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
+    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(ask_state(paths)).answer
     return Takeover(**vars(state), generation=fenced.generation)

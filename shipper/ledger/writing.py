@@ -8,10 +8,10 @@ newer records.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.errors import Superseded
 from shipper.kafka.connection import Until, connection
@@ -107,5 +107,5 @@ def write_as_lane(
 
 
 def within(seconds: float) -> Until:
-    deadline = time.monotonic() + seconds
+    deadline = runtime.monotonic() + seconds
     return lambda: deadline

@@ -9,13 +9,13 @@ import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import fsspec
 from pydantic import BaseModel, ValidationError
 
+from shipper import runtime
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import DeliveryGateResult, GateResult, PastRun
 from shipper.report.run_folder import RunFolder, StepResult, names_in
@@ -169,7 +169,7 @@ def window_runs(
         for window, name in _windows(fs, path)
         if window.start < end and window.end > start
     ]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
         ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
         runs = [
             (window, name, run_id)
@@ -197,7 +197,7 @@ def delivered_files(
         return _find(fs, plan, run.run_id, PlanResult) if any(map(run.passed, run.seen)) else None
 
     delivered: dict[str, set[FileId]] = {cluster: set() for cluster in clusters}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
         for run, planned in zip(runs, pool.map(plan_of, runs), strict=True):
             for cluster, files in delivered.items():
                 if planned and run.passed(cluster):
@@ -235,7 +235,7 @@ def run_folders(
     root = f"{runs_uri.rstrip('/')}/{pipeline}"
     fs, path = fsspec.core.url_to_fs(root)
     windows = [(window, name) for window, name in _windows(fs, path) if wanted(window)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
         ids = pool.map(lambda found: _names(fs, f"{path}/{found[1]}"), windows)
         runs = [
             (window, run, f"{root}/{name}/{run}")

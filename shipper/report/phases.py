@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from shipper import runtime
 
 #: Phase before the first step of a process: Python, its imports, and everything that the process
 #: did until then.
@@ -17,9 +17,9 @@ class Phases:
     so all of them together are never more than the time that passed. Of the thread that made it:
     what others do meanwhile is not waited for, or is seen where it is."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = runtime.monotonic) -> None:
         self._clock = clock
-        self._thread = threading.get_ident()
+        self._thread = runtime.get_ident()
         self._seconds: dict[str, float] = {}
         self._open: list[str] = []
         self._since = 0.0
@@ -27,7 +27,7 @@ class Phases:
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Count the ``with`` block as (a part of) the phase ``name``."""
-        if threading.get_ident() != self._thread:
+        if runtime.get_ident() != self._thread:
             yield
             return
         self._turn()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import logging
-import threading
 from types import TracebackType
 from typing import Literal
 
+from shipper import runtime
 from shipper.errors import StepResultError
 from shipper.report.run_folder import Result, RunFolder
 
@@ -65,8 +65,8 @@ class ProgressFile:
     def __init__(self, folder: RunFolder, cluster: str) -> None:
         self._folder, self._name = folder, file_of(cluster)
         self._latest: ShipProgress | None = None
-        self._told, self._over = threading.Event(), False
-        self._thread = threading.Thread(target=self._write, name="progress-file", daemon=True)
+        self._told, self._over = runtime.Event(), False
+        self._thread = runtime.Thread(target=self._write, name="progress-file", daemon=True)
 
     def tell(self, progress: ShipProgress) -> None:
         """Pass figures on, and return at once. Of several that come while one is being written, the

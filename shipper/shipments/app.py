@@ -32,6 +32,7 @@ from urllib.parse import quote
 import fsspec
 from jinja2 import Environment
 
+from shipper import runtime
 from shipper.config.load import pipeline_names
 from shipper.errors import ShipperError, UsageError
 from shipper.report.run_folder import RunFolder
@@ -353,7 +354,7 @@ def _known(index: Index, pipeline: str, rights: Rights) -> Known:
 
 
 def _now() -> int:
-    return int(dt.datetime.now(dt.UTC).timestamp())
+    return int(runtime.now().timestamp())
 
 
 def _response(body: bytes, kind: str, policy: str, status: HTTPStatus = HTTPStatus.OK) -> Response:

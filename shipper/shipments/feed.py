@@ -8,13 +8,13 @@ import datetime as dt
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import fsspec
 from pydantic import ValidationError
 
+from shipper import runtime
 from shipper.config import load_all, load_platform, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
@@ -143,7 +143,7 @@ def look(config_dir: Path, *, whole: bool = True) -> LookResult:
             for pipeline in loaded.pipelines.values():
                 _look_at(index, config_dir, pipeline, done, whole=whole)
                 done.pipelines += 1
-            now = dt.datetime.now(dt.UTC).timestamp()
+            now = runtime.now().timestamp()
             with index.writing():
                 for known in index.pipelines():
                     if known.retired:
@@ -159,7 +159,7 @@ def _look_at(
     index: Index, config_dir: Path, pipeline: Pipeline, done: LookResult, *, whole: bool
 ) -> None:
     runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
-    now = dt.datetime.now(dt.UTC)
+    now = runtime.now()
     oldest = horizon(pipeline, load_platform(config_dir).keep_seconds, now)
     with index.writing():
         _know(index, config_dir, pipeline, runs_uri, now)
@@ -175,7 +175,7 @@ def _look_at(
         done.problems.append(f"{pipeline.name}: its runs in {runs_uri} cannot be listed ({error})")
         return
     lacking = [run for run in runs if not index.has(pipeline.name, *_span(run[0]), run[1])]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
         for first in range(0, len(lacking), _READ_AT_ONCE):
             part = lacking[first : first + _READ_AT_ONCE]
             found = list(pool.map(lambda run: _read(run[2]), part))

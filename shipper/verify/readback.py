@@ -9,7 +9,6 @@ docs/reference/consumer-contract.md, as for any consumer.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from xxhash import xxh64_intdigest
 
+from shipper import runtime
 from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal
 from shipper.errors import ClusterError, OutcomeUnknown
@@ -181,7 +181,7 @@ class ReadBack:
     def _offsets(self, places: list[PartitionId], spec: OffsetSpec) -> dict[PartitionId, int]:
         """Ask again for partitions without a leader, for as long as a leader election takes."""
         found: dict[PartitionId, int] = {}
-        deadline = time.monotonic() + self._timeout
+        deadline = runtime.monotonic() + self._timeout
         while missing := [place for place in places if place not in found]:
             futures = self._admin.list_offsets(
                 {TopicPartition(*place): spec for place in missing},
@@ -195,10 +195,10 @@ class ReadBack:
                     fault = error.args[0]
                     if fault.name() not in _NO_LEADER_YET or self._complaints.final:
                         raise self._failed(f"{where.topic}-{where.partition}", fault) from error
-                    if time.monotonic() > deadline:
+                    if runtime.monotonic() > deadline:
                         found[where.topic, where.partition] = UNKNOWN
             if len(found) < len(places):
-                time.sleep(0.05)
+                runtime.sleep(0.05)
         return found
 
     def read(
@@ -250,14 +250,14 @@ class ReadBack:
         """Yield messages until every span is read. An end of partition is reported at the last
         stable offset: after the span's end, or at a transaction that is still open, and then again
         when that has ended."""
-        heard_at = time.monotonic()
+        heard_at = runtime.monotonic()
         self._complaints.forget()
         while waiting:
             messages = _answer(consumer)
             if messages:
                 self._complaints.forget()
             for place, run in _runs(filterfalse(Message.error, messages)):
-                heard_at = time.monotonic()
+                heard_at = runtime.monotonic()
                 if place not in waiting:
                     continue
                 end = waiting[place].end
@@ -280,7 +280,7 @@ class ReadBack:
                     f"cluster {self._name}: {where} could not be read to the end: "
                     f"{self._remedied(refused.text)}"
                 )
-            if waiting and time.monotonic() - heard_at > patience:
+            if waiting and runtime.monotonic() - heard_at > patience:
                 heard = f" ({last})" if (last := self._complaints.last) else ""
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {where} could not be read to its end: nothing came "

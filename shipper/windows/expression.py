@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from zoneinfo import ZoneInfo
 
+from shipper import runtime
 from shipper.errors import WindowError
 from shipper.windows.window import Window, parse_moment, parse_window
 
@@ -37,7 +38,7 @@ def parse_expression(text: str, zone: str = "UTC", now: dt.datetime | None = Non
     """
     words = " ".join(text.split())
     try:
-        return _relative(words, zone, now or dt.datetime.now(dt.UTC)) or _absolute(words)
+        return _relative(words, zone, now or runtime.now()) or _absolute(words)
     except OverflowError:
         raise WindowError(f"{text!r} lies beyond the range of dates. Shorten it.") from None
 

@@ -4,7 +4,6 @@ per row, but for rows that are larger than their topic's limit."""
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shipper import runtime
 from shipper.config.records import (
     TIMESTAMP,
     TOO_LARGE,
@@ -327,7 +327,7 @@ class _Misfits:
 
     def __init__(self, table: pa.Table, names: Collection[str], limits: RecordLimits) -> None:
         self._limits = limits
-        self._now_ms = time.time() * 1000
+        self._now_ms = runtime.time() * 1000
         columns = {
             name: table.column(name) for name in ("timestamp", "key") if name in table.schema.names
         }

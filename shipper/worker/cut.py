@@ -13,8 +13,6 @@ the task fails or is gone a moment later.
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shipper import runtime
 from shipper.worker.marks import BROKEN, END, decode_mark
 
 T = TypeVar("T")
@@ -191,9 +190,9 @@ class Prefetch(Generic[T]):
 
     def __init__(self, source: Iterator[T], depth: int) -> None:
         self._source = source
-        self._items: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(depth)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="prefetch", daemon=True)
+        self._items: runtime.Queue[tuple[T] | BaseException | None] = runtime.Queue(depth)
+        self._stop = runtime.Event()
+        self._thread = runtime.Thread(target=self._read, name="prefetch", daemon=True)
 
     def __enter__(self) -> Iterator[T]:
         self._thread.start()
@@ -225,5 +224,5 @@ class Prefetch(Generic[T]):
         while not self._stop.is_set():
             try:
                 return self._items.put(item, timeout=_POLL_SECONDS)
-            except queue.Full:
+            except runtime.Full:
                 continue

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from shipper import runtime
 from shipper.config.units import plural
 from shipper.errors import (
     ClusterRefuses,
@@ -84,11 +83,11 @@ class LaneStopped(Exception):
 ResolveOutcome = Callable[[], Decided[Container[bytes]]]
 
 
-class Lane(threading.Thread):
-    """Thread that takes transactions from its pool until there are no more."""
+class Lane:
+    """A thread that takes transactions from its pool until there are no more."""
 
     def __init__(self, pool: LanePool, index: int, producer_id: str) -> None:
-        super().__init__(name=f"lane {producer_id}", daemon=True)
+        self.thread = runtime.Thread(target=self._run, name=f"lane {producer_id}", daemon=True)
         self.index = index
         self.state = LaneState.OPENING
         self.current: Sequence[Chunk] = ()
@@ -127,17 +126,17 @@ class Lane(threading.Thread):
             stop=self._stop_if_asked,
         )
 
-    def run(self) -> None:
+    def _run(self) -> None:
         try:
-            self._deadline = time.monotonic() + self._options.deadline_seconds
+            self._deadline = runtime.monotonic() + self._options.deadline_seconds
             self._open()
             self._pool.lane_is_open()
             while (chunks := self._pool.next_transaction(self)) is not None:
                 self.current = chunks
-                self._deadline = time.monotonic() + self._options.deadline_seconds
-                began = time.monotonic()
+                self._deadline = runtime.monotonic() + self._options.deadline_seconds
+                began = runtime.monotonic()
                 self._deliver(chunks)
-                self.work.busy_seconds += time.monotonic() - began
+                self.work.busy_seconds += runtime.monotonic() - began
                 self.current = ()
                 self.state = LaneState.IDLE
         except LaneStopped:
@@ -145,7 +144,7 @@ class Lane(threading.Thread):
         except BaseException as error:
             self._pool.fail(error)
         finally:
-            give_up_at = min(self._pool.give_up_at, time.monotonic() + _ABORT_SECONDS)
+            give_up_at = min(self._pool.give_up_at, runtime.monotonic() + _ABORT_SECONDS)
             self._transactions.close(lambda: give_up_at)
             if not self.current:
                 self.state = LaneState.CLOSED
@@ -163,16 +162,16 @@ class Lane(threading.Thread):
     def _wait(self, waits: Iterable[float]) -> None:
         """Wait for the rate limiter, or until the lane is to stop. The time does not count towards
         the deadline."""
-        began = time.monotonic()
+        began = runtime.monotonic()
         for seconds in waits:
-            left = self._pool.stop_at - time.monotonic()
+            left = self._pool.stop_at - runtime.monotonic()
             if left <= 0:
                 break
-            time.sleep(min(seconds, left, _LOOK_SECONDS))
-        self._deadline += time.monotonic() - began
+            runtime.sleep(min(seconds, left, _LOOK_SECONDS))
+        self._deadline += runtime.monotonic() - began
 
     def _stop_if_asked(self) -> None:
-        if time.monotonic() >= self._pool.stop_at:
+        if runtime.monotonic() >= self._pool.stop_at:
             raise LaneStopped
 
     def _open(self) -> None:
@@ -185,7 +184,7 @@ class Lane(threading.Thread):
             kind: type[ClusterRefuses | DeliveryError] = DeliveryError
             if policy.action is Action.FAIL:
                 kind = ClusterRefuses
-            elif time.monotonic() > self._deadline:
+            elif runtime.monotonic() > self._deadline:
                 kind = DeliveryTimedOut
             raise kind(
                 f"lane {self._id} cannot be opened: {fault} ({policy.reason}){since}"
@@ -216,7 +215,7 @@ class Lane(threading.Thread):
             self._stop_if_asked()
             self._judge(cause, left)
             self._transactions.discard()
-            time.sleep(max(0.0, min(pause, self._pool.stop_at - time.monotonic())))
+            runtime.sleep(max(0.0, min(pause, self._pool.stop_at - runtime.monotonic())))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._open()
             committed = self._pool.resolve_outcome().answer
@@ -333,7 +332,7 @@ class Lane(threading.Thread):
 
     def _charge(self, producer: LaneProducer) -> None:
         """Tell the cap what was really sent, with all that the protocol adds."""
-        cap, now = self._pool.rate.cap, time.monotonic()
+        cap, now = self._pool.rate.cap, runtime.monotonic()
         if cap is None or now < self._charged_at + _COUNT_SECONDS:
             return
         producer.count_sent()
@@ -433,8 +432,8 @@ class Lane(threading.Thread):
         self._why = f"{labels}: {why}"
         refused = policy.action is Action.FAIL
         if self._writes_ledger and policy.wait_seconds is not None:
-            self._refused_at = self._refused_at or time.monotonic()
-            refused |= time.monotonic() > self._refused_at + policy.wait_seconds
+            self._refused_at = self._refused_at or runtime.monotonic()
+            refused |= runtime.monotonic() > self._refused_at + policy.wait_seconds
         if refused:
             raise ClusterRefuses(
                 f"{labels}: not delivered: {why}. Remove the cause, then run again: only what "
@@ -442,7 +441,7 @@ class Lane(threading.Thread):
             ) from fault
         if policy.action is Action.SMALLER_BATCHES and not self._writes_ledger:
             self._smaller_batches(fault, chunks)
-        elif time.monotonic() > self._deadline and (
+        elif runtime.monotonic() > self._deadline and (
             self._writes_ledger or policy.action is not Action.PARK
         ):
             raise DeliveryTimedOut(

@@ -4,10 +4,10 @@ sends them there."""
 from __future__ import annotations
 
 import bisect
-import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from shipper import runtime
 from shipper.config.units import plural
 from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.outcomes import GRANT_SECONDS
@@ -77,7 +77,7 @@ class Parking:
     def waited_seconds(self, place: ParkingKey) -> float:
         """Return the seconds since the first chunk came that still waits for the place, or others
         that waited with it."""
-        return time.monotonic() - self._since[place]
+        return runtime.monotonic() - self._since[place]
 
     def holds_up(self, chunk: Chunk, place: ParkingKey) -> bool:
         """Return True if the chunk must be parked, too: its place was given up, or it must not
@@ -105,7 +105,7 @@ class Parking:
         bisect.insort(
             self._waiting.setdefault(place, []), chunk, key=lambda waiting: waiting.serial
         )
-        self._since.setdefault(place, time.monotonic())
+        self._since.setdefault(place, runtime.monotonic())
         self.bytes += chunk.size_bytes
 
     def take(self, place: ParkingKey, count: int | None = None) -> list[Chunk]:

@@ -19,14 +19,13 @@ after every fault, when the lane that failed has been fenced.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from shipper import runtime
 from shipper.kafka.producer import SentBytes
 from shipper.kafka.topics import TopicLookup, Topics
 from shipper.kafka.transaction import RightToShip
@@ -99,7 +98,7 @@ class LanePool:
         """Time (monotonic) when lanes stop waiting for the answer to a commit."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
-        self._changed = threading.Condition()
+        self._changed = runtime.Condition()
         self._ready: deque[list[Chunk]] = deque()
         self._serial = 0
         self._delivered = 0
@@ -107,7 +106,7 @@ class LanePool:
         """The caller of ``submit`` waiting for a lane."""
         self._closed = False
         self._failures: list[BaseException] = []
-        self._permission = threading.Event()
+        self._permission = runtime.Event()
         self._open_lanes = 0
         self._ended_lanes = 0
         self._topics = Topics(
@@ -139,7 +138,7 @@ class LanePool:
         """
         self._topics.start()
         for lane in self._lanes:
-            lane.start()
+            lane.thread.start()
         announce()
         self._permission.set()
         self._topics.learn(topics, _LEARN_SECONDS)
@@ -165,9 +164,9 @@ class LanePool:
             self._raise_failure()
 
     def _wait_for_lane(self, chunks: list[Chunk]) -> None:
-        began = time.monotonic()
+        began = runtime.monotonic()
         self._wait_until(lambda: self._has_room_for(chunks))
-        self._lane_wait_seconds += time.monotonic() - began
+        self._lane_wait_seconds += runtime.monotonic() - began
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until ``holds`` is true, or until a lane fails."""
@@ -187,14 +186,14 @@ class LanePool:
     def close(self, timeout_seconds: float) -> ClosedPool:
         """Stop sending, and return within ``timeout_seconds``, in which commits under way may still
         be answered."""
-        now = time.monotonic()
+        now = runtime.monotonic()
         with self._changed:
             self.stop_at, self.give_up_at = now, now + max(0.0, timeout_seconds - 0.5)
             self._changed.notify_all()
         for lane in self._lanes:
-            if lane.ident is not None:
-                lane.join(max(0.0, now + timeout_seconds - time.monotonic()))
-        self._topics.stop(max(0.0, now + timeout_seconds - time.monotonic()))
+            if lane.thread.ident is not None:
+                lane.thread.join(max(0.0, now + timeout_seconds - runtime.monotonic()))
+        self._topics.stop(max(0.0, now + timeout_seconds - runtime.monotonic()))
         with self._changed:
             return self._closing()
 
@@ -223,7 +222,7 @@ class LanePool:
 
     def sample(self) -> LaneSample:
         return LaneSample(
-            at=time.time(),
+            at=runtime.time(),
             in_flight_bytes=sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current),
             wire_bytes=self.sent().wire_bytes,
             busy_lanes=sum(1 for lane in self._lanes if lane.current),

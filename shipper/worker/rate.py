@@ -7,12 +7,11 @@ arithmetic can be tested in virtual time.
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from shipper import runtime
 from shipper.kafka.producer import Throttled
 
 #: Share of a transaction's timeout that may pass in the rate limiter. The rest is for the cluster,
@@ -44,10 +43,10 @@ class RateLimit:
     guess of the size is corrected once the bytes are known.
     """
 
-    def __init__(self, bytes_per_second: Callable[[], float], clock: Clock = time.monotonic):
+    def __init__(self, bytes_per_second: Callable[[], float], clock: Clock = runtime.monotonic):
         self.bytes_per_second = bytes_per_second
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = runtime.Lock()
         self._at: float | None = None
         """Time until which credit was given; None before the first transaction."""
         self._credit = 0.0
@@ -231,7 +230,7 @@ class BrokerRate:
     throttling.
     """
 
-    def __init__(self, cap: RateLimit | None, clock: Clock = time.monotonic) -> None:
+    def __init__(self, cap: RateLimit | None, clock: Clock = runtime.monotonic) -> None:
         self.cap = cap
         """Limit in bytes on the wire."""
         self.learned: RateLimit | None = None
@@ -239,7 +238,7 @@ class BrokerRate:
         self.throttled_seconds = 0.0
         """Time for which at least one connection was throttled, in seconds."""
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = runtime.Lock()
         self._rate = math.inf
         self._guesses = True
         """True until the first transaction at a learned rate."""

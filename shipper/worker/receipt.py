@@ -8,10 +8,10 @@ line can know.
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shipper import runtime
 from shipper.errors import ShipperError, error_named
 from shipper.ledger.records import ChunkValue
 
@@ -211,7 +211,7 @@ def add_to(counts: dict[str, int], name: str, count: int) -> None:
 
 def new_seal() -> str:
     """Make the seal of one order, which its tasks alone know."""
-    return secrets.token_hex(16)
+    return runtime.token_hex(16)
 
 
 def seal_error(error: ShipperError, seal: str) -> str:

@@ -3,7 +3,6 @@ handed over together."""
 
 from __future__ import annotations
 
-import time
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shipper import runtime
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.fold import covered
@@ -124,7 +124,7 @@ class TaskShipment:
         self._at_commit = at_commit
         self._transactions: dict[int | None, _Transaction] = {}
         """Gathered chunks, by lane if the order of files decides the lane."""
-        self._busy_since = time.monotonic()
+        self._busy_since = runtime.monotonic()
 
     def begin(self, committed: Decided[list[Entry]]) -> None:
         """Begin, when the lanes are open. ``committed``: chunks committed since the run took
@@ -133,7 +133,7 @@ class TaskShipment:
             self._there.add(chunk)
             if chunk.value.generation == self._order.generation:
                 self._predecessors.append(chunk)
-        self._busy_since = time.monotonic()
+        self._busy_since = runtime.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
         """Hand over every record of the slice that is not on the cluster yet. Transactions are
@@ -157,7 +157,7 @@ class TaskShipment:
         for chunk in shipment.missing(found):
             lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
-            now = time.monotonic()
+            now = runtime.monotonic()
             self._receipt.split(part.split).seconds += now - self._busy_since
             self._busy_since = now
         for lane, transaction in list(self._transactions.items()):

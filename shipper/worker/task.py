@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
-import time
 from collections.abc import Container, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
+from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.errors import (
     ClusterError,
@@ -113,7 +111,7 @@ def ship_task(
         client, cluster, order.pipeline, control_from=order.generation, patience=patience
     )
     limits = TopicLimits(order.limits, client.limits)
-    receipt = Receipt(task, tries_before, first_at=time.time())
+    receipt = Receipt(task, tries_before, first_at=runtime.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
     fitting = RecordLimits(
         common.settings.compression,
@@ -161,7 +159,7 @@ class TaskAttempt:
         self._order = order
         self.ledger = ledger
         self._key = AttemptKey(order.generation, task, number)
-        self._began = time.monotonic()
+        self._began = runtime.monotonic()
         self._most_tasks = max(1, min(order.tasks, len(order.splits)))
         self.active_tasks = self._most_tasks
         """Number of tasks that share the rate limit, as last counted."""
@@ -217,7 +215,7 @@ class TaskAttempt:
         begun = control.active_since()
         mine = begun.pop(self._key.task, 0)
         to_begin = 0
-        if time.monotonic() < self._began + _ALL_BEGIN_SECONDS:
+        if runtime.monotonic() < self._began + _ALL_BEGIN_SECONDS:
             to_begin = self._most_tasks - len(control.attempts)
         self.active_tasks = max(1, len(begun) + 1 + max(0, to_begin))
         latest = min(begun.values(), default=mine) + (_ALL_BEGIN_SECONDS / 2) * 1000
@@ -258,8 +256,8 @@ class TaskLanes:
             for lane in range(order.lanes)
         ]
         self.pool = LanePool(options, ids, self._settle, self._count_delivered, right=self._right)
-        self._done = threading.Event()
-        self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
+        self._done = runtime.Event()
+        self._sampler = runtime.Thread(target=self._sample, name="samples", daemon=True)
 
     def open(self) -> Decided[list[Entry]]:
         """Announce this attempt, open the lanes (which fences the task's earlier attempts), and
@@ -269,7 +267,7 @@ class TaskLanes:
         ledger, nobody else could commit anything of this task's splits. So it need not wait for the
         open transactions of the other tasks.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+        with runtime.ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._attempt.ledger.connect, (CONTROL,))
             self.pool.open(self._topics, announce=self._attempt.announce)
         self._sampler.start()
@@ -337,7 +335,7 @@ class TaskLanes:
             receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
         receipt.wire_bytes = pool.sent().wire_bytes
         receipt.throttled_seconds = pool.rate.throttled_seconds
-        receipt.last_at = time.time()
+        receipt.last_at = runtime.time()
 
     def _ratio(self) -> float:
         sent = self.pool.sent()
@@ -348,15 +346,15 @@ class TaskLanes:
         """Sample until the end: the state of the lanes, once a second; and, for a share of the
         rate, the number of tasks. Every error is retried: if the sampler ended, the rate would stay
         as it was, and the page would lack its samples."""
-        looked_at = time.monotonic()
+        looked_at = runtime.monotonic()
         while not self._done.wait(_SAMPLE_SECONDS):
             with _going_on("no sample of the lanes can be taken right now"):
                 self._receipt.samples.append(self.pool.sample())
             if (
                 self._order.rate_limit_bytes
-                and time.monotonic() - looked_at >= _LOOK_AT_OTHER_TASKS_SECONDS
+                and runtime.monotonic() - looked_at >= _LOOK_AT_OTHER_TASKS_SECONDS
             ):
-                looked_at = time.monotonic()
+                looked_at = runtime.monotonic()
                 with _going_on("other tasks cannot be counted right now"):
                     self._attempt.count_tasks()
         if self._order.rate_limit_bytes:

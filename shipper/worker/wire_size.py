@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
 
+from shipper import runtime
 from shipper.worker.chunk import Chunk
 
 #: A slice is compressed whole if it has no more bytes, and otherwise this much of it.
@@ -28,7 +28,7 @@ class WireSize:
 
     def __init__(self, compression: str) -> None:
         self._codec = _CODECS.get(compression)
-        self._lock = threading.Lock()
+        self._lock = runtime.Lock()
         self._estimated = self._sent = 1.0
         """Decaying sums."""
 

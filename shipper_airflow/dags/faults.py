@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from shipper import runtime
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
@@ -139,7 +139,7 @@ class LastGood:
                     continue
                 if not noticed.exists():
                     noticed.touch()
-                if time.time() - noticed.stat().st_mtime < SHOWN_SECONDS:
+                if runtime.time() - noticed.stat().st_mtime < SHOWN_SECONDS:
                     yield name
                 else:
                     shutil.rmtree(copy, ignore_errors=True)

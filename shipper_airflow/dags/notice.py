@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shipper import runtime
 from shipper.config import load_pipeline, locate, resolve_uri
 from shipper.config.pipeline import Notify, Pipeline
 from shipper.config.units import format_duration
@@ -360,7 +361,7 @@ def tell_once(
 
 
 def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+    return runtime.now()
 
 
 def _look_back(

@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
 
+from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, WindowError
@@ -88,7 +88,7 @@ def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context]
             )
             try:
                 context["ti"].xcom_push(
-                    key=FAILURE, value={"at": dt.datetime.now(dt.UTC).isoformat(), "says": says}
+                    key=FAILURE, value={"at": runtime.now().isoformat(), "says": says}
                 )
             except Exception:
                 log.exception("the run's notice will lack this message")
@@ -157,7 +157,7 @@ class PipelineOperator(BaseOperator):
             "run_id": new_run_id(),
             # A backfill, and a manual run, ship what they were asked for.
             "scheduled": _is_scheduled(context),
-            "began": dt.datetime.now(dt.UTC).isoformat(),
+            "began": runtime.now().isoformat(),
             "log_url": run_page(context["dag_run"].dag_id, context["run_id"]),
             **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
             **(
@@ -182,7 +182,7 @@ class PipelineOperator(BaseOperator):
         """Wait until the window has settled. Raises AirflowRescheduleException if that takes longer
         than a task may hold a worker."""
         settled = opens_at(window, self.pipeline.source.settle_seconds)
-        seconds = (settled - dt.datetime.now(dt.UTC)).total_seconds()
+        seconds = (settled - runtime.now()).total_seconds()
         if seconds <= 0:
             return
         self.log.info(
@@ -192,7 +192,7 @@ class PipelineOperator(BaseOperator):
         )
         if seconds > _WAIT_HERE_SECONDS:
             raise AirflowRescheduleException(settled)  # type: ignore[no-untyped-call]  # Airflow's own, without types
-        time.sleep(seconds)
+        runtime.sleep(seconds)
 
     def _refuse(self, why: str) -> NoReturn:
         self.log.error("%s", why)
@@ -308,7 +308,7 @@ class ShipperStep(PipelineOperator):
         self.log.info(
             "Results: %s", self.window_url or folder.uri
         )  # a line of its own: Airflow's log makes a link of an address
-        started = dt.datetime.now(dt.UTC)
+        started = runtime.now()
         exit_code, child = self._run_child(job, self._seconds_left(context))
         result = result_of(folder, self.step, started)
         if result is not None:
@@ -340,7 +340,7 @@ class ShipperStep(PipelineOperator):
             return None
         began = dt.datetime.fromisoformat(self._run(context)["began"])
         cleared = context["dag_run"].start_date  # later than that, if a task of the run was cleared
-        seconds = (dt.datetime.now(dt.UTC) - max(began, cleared or began)).total_seconds()
+        seconds = (runtime.now() - max(began, cleared or began)).total_seconds()
         return self.give_up_after_seconds - seconds
 
     def _of_the_run(

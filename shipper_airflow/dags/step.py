@@ -14,12 +14,12 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shipper import runtime
 from shipper.config.environment import connection_field
 from shipper.config.load import references
 from shipper.config.units import format_duration
@@ -86,7 +86,7 @@ class Child:
         :attr:`gave_up` says so. Any exception here, such as a task's timeout, stops the whole
         process group first."""
         if within_seconds is not None:
-            self._stop_at = time.monotonic() + within_seconds
+            self._stop_at = runtime.monotonic() + within_seconds
         try:
             for line in self._lines():
                 text = line.decode(errors="replace").rstrip()
@@ -97,7 +97,7 @@ class Child:
             self._end()
 
     def ask_to_stop(self) -> None:
-        self._kill_at = time.monotonic() + GRACE_SECONDS
+        self._kill_at = runtime.monotonic() + GRACE_SECONDS
         ask_to_stop(self._process.pid, self._runner)
 
     def _lines(self) -> Iterator[bytes]:
@@ -117,12 +117,12 @@ class Child:
                 self.ask_to_stop()
             if (
                 self._stop_at is not None
-                and time.monotonic() > self._stop_at
+                and runtime.monotonic() > self._stop_at
                 and self._kill_at is None
             ):
                 self.gave_up = True
                 self.ask_to_stop()
-            if self._kill_at is not None and time.monotonic() > self._kill_at:
+            if self._kill_at is not None and runtime.monotonic() > self._kill_at:
                 self._kill_group()
         if pending:
             yield pending
@@ -257,7 +257,7 @@ def emit(result: StepResult) -> None:
     """Send the metrics of a step that has left a result, whether it succeeded or failed."""
     from airflow.sdk.observability import stats
 
-    for metric in metrics_of(result, dt.datetime.now(dt.UTC)):
+    for metric in metrics_of(result, runtime.now()):
         if metric.kind == "counter":
             stats.incr(metric.name, int(metric.value), tags=metric.tags)
         else:

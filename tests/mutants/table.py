@@ -103,7 +103,7 @@ MUTANTS = (
         "one-key-for-all-announcements",
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
-        "GenerationKey(cluster, secrets.token_hex(8))",
+        "GenerationKey(cluster, runtime.token_hex(8))",
         'GenerationKey(cluster, "the same")',
         "tests/unit/test_takeover.py::test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written",
     ),
@@ -115,7 +115,7 @@ MUTANTS = (
             "    fenced = fence_earlier_runs(\n"
             "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
-            '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
+            '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
             "        state = ledger.decide(ask_state(paths)).answer\n"
         ),
@@ -124,7 +124,7 @@ MUTANTS = (
             "    fenced = fence_earlier_runs(\n"
             "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
             "    )\n"
-            '    with ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
+            '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
         ),
         "tests/unit/test_takeover.py::test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over",
@@ -526,6 +526,7 @@ MUTANTS = (
             '    "complaints.py",\n'
             '    "error_codes.py",\n'
             '    "errors.py",\n'
+            '    "runtime.py",\n'
             '    "types.py",\n'
             '    "whole_files.py",\n'
             '    "config/*.py",\n'

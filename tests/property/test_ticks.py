@@ -49,6 +49,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window, to_ms
+from tests.doubles.runtime import runtime_with
 from tests.samples.config import cluster_of, pipeline_of
 
 # Two days meet within the ticks, so that a folder a day is shared by some of them.
@@ -850,14 +851,7 @@ def test_the_gaps_are_the_ticks_that_the_truth_says(
         story = History(Path(root), by, source, max_files)
         place = story.place
 
-        class Clock(dt.datetime):
-            @classmethod
-            def now(cls, tz: dt.tzinfo | None = None) -> dt.datetime:  # type: ignore[override]
-                return place.now
-
-        patch.setattr(
-            plan_step, "dt", SimpleNamespace(datetime=Clock, UTC=dt.UTC, timedelta=dt.timedelta)
-        )
+        patch.setattr(plan_step, "runtime", runtime_with(now=lambda: place.now))
         patch.setattr(AskedLedger, "place", place, raising=False)
         patch.setattr(plan_step, "recognise", lambda *asked: recognised(place, asked[2], asked[4]))
         for tick, kinds in enumerate(there):

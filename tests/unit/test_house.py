@@ -40,6 +40,23 @@ def test_a_class_name_stands_once() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+_OF_RUNTIME = ("concurrent.futures", "queue", "secrets", "threading", "time")
+
+
+def test_time_threads_locks_and_chance_come_from_one_module() -> None:
+    """The simulated world replaces them there."""
+    wrong = [
+        f"{path.relative_to(_ROOT)}:{node.lineno}"
+        for path, tree in _modules(*_PACKAGES).items()
+        if path != _ROOT / "shipper" / "runtime.py"
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and any(one.name in _OF_RUNTIME for one in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module in (*_OF_RUNTIME, "shipper.runtime"))
+        or (isinstance(node, ast.Attribute) and ast.unparse(node).endswith("datetime.now"))
+    ]
+    assert wrong == []
+
+
 def _nameless(annotation: ast.expr | None) -> Iterator[str]:
     """Tuples of so many members, whose places nobody has named; lists of lists."""
     for node in ast.walk(annotation) if annotation else ():

@@ -199,8 +199,8 @@ def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(transaction, "_TransactionalProducer", producer_of(broker))
     pool = OneTransaction(chunks, broker)
     lane = Lane(pool, 0, "lane")
-    lane.start()
-    lane.join(30)
+    lane.thread.start()
+    lane.thread.join(30)
     assert pool.failure is None
     return pool.delivered
 

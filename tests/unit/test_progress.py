@@ -28,6 +28,7 @@ from shipper.types import FileId, SplitId
 from shipper.worker.order import OrderedSplit, ShipOrder
 from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.runtime import runtime_with
 from tests.doubles.task import order_with
 from tests.samples.ledger import chunk_value
 
@@ -48,7 +49,7 @@ def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
 
 
 class Clock:
-    """In the place of ``time`` in the module: it stands still until a test moves it on."""
+    """The module's clock: it stands still until a test moves it on."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -60,7 +61,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(progress, "runtime", runtime_with(monotonic=clock.monotonic))
     return clock
 
 

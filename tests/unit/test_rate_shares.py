@@ -14,6 +14,7 @@ from shipper.ledger.records import CONTROL, Generation, GenerationKey
 from shipper.worker import task as module
 from shipper.worker.task import TaskAttempt
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.runtime import runtime_with
 
 
 class Ship:
@@ -24,8 +25,8 @@ class Ship:
         self._order: Any = SimpleNamespace(
             pipeline="web", generation=0, run_id="r", tasks=tasks, splits=dict.fromkeys(range(9))
         )
-        clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr(module, "time", clock)
+        clock = runtime_with(monotonic=lambda: self.now)
+        monkeypatch.setattr(module, "runtime", clock)
 
     def _write(self, record: Any) -> None:
         self.topic.append("ledger", CONTROL, [record])

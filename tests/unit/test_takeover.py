@@ -17,6 +17,7 @@ from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Lease
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
+from tests.doubles.runtime import runtime_with
 from tests.samples.config import cluster_of
 
 
@@ -25,7 +26,7 @@ class Coordinator:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
         self.now, self.fenced, self._seconds = 0.0, list[str](), seconds
-        monkeypatch.setattr(takeover, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(takeover, "runtime", runtime_with(monotonic=lambda: self.now))
         monkeypatch.setattr(takeover, "_FENCE_AT_ONCE", 1)
         monkeypatch.setattr(transaction, "fence", self.fence)
 
