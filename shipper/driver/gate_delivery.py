@@ -13,7 +13,7 @@ from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.driver.pieces import etags_of
 from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
-from shipper.errors import ShipperError
+from shipper.errors import ShipperError, StepResultError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import figures
 from shipper.ledger.log import LedgerLog, ask_state
@@ -37,6 +37,13 @@ def gate_delivery(
         context.folder.need(PLAN, PlanResult), context.folder.need(GATE_SOURCE, GateResult)
     )
     shipped = context.folder.need(f"{SHIP}.{cluster_name}", ShipResult)
+    if planned.started_at > shipped.started_at:
+        raise StepResultError(
+            f"run {context.folder.run_id} was planned again after this ship to {cluster_name} had "
+            "begun, so the ship is not of that plan. Nothing was compared. Ship again, or leave it "
+            "to the attempt that planned.",
+            code="SHIP-006",
+        )
     log = context.ledger(cluster_name, planned.source_root)
     log.reaches(shipped.ledger_end)
     earlier = EarlierGates(context, context.clusters[cluster_name], log, planned, shipped)
