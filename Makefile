@@ -21,7 +21,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo sim test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,10 +40,10 @@ demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then ag
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
 # Types need one core, and random faults mostly wait: both go beside the fast tests, and what they print comes after.
-test: setup  ## All that CI runs: lint, unit, mutants-short, dags, servers, and a minute of random faults
+test: setup  ## All that CI runs: lint, unit, mutants-short, simulated runs, dags, servers, and a minute of random faults
 	@mkdir -p build
 	@$(MAKE) --no-print-directory lint chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
-	  $(MAKE) --no-print-directory unit mutants-short; failed=$$?; \
+	  $(MAKE) --no-print-directory unit mutants-short && $(MAKE) --no-print-directory sim SECONDS=20; failed=$$?; \
 	  wait $$beside || failed=1; cat build/beside.log; exit $$failed
 	@$(MAKE) --no-print-directory dags servers
 
@@ -65,7 +65,7 @@ format: setup  ## Format the code
 	$(RUN)/ruff format .
 
 unit: setup  ## Fast tests: no servers
-	$(PYTEST) $(SIDE_BY_SIDE) tests/unit tests/property
+	$(PYTEST) $(SIDE_BY_SIDE) tests/unit tests/property tests/sim
 
 dags: setup  ## DAG tests with Airflow, without a scheduler
 	$(PYTEST) -n $(or $(WORKERS),2) --dist loadfile tests/dags -m "not scheduler"
@@ -89,6 +89,9 @@ scheduler: setup  ## A real Airflow scheduler
 
 drill: setup  ## Drills with a real scheduler: an outage, a month of backfills, kill -9; then nothing is missing and nothing doubled
 	$(PYTEST) tests/dags -m long --timeout 3600
+
+sim: setup  ## Histories of runs in a simulated world for SECONDS (60); `.venv/bin/python -m tests.sim --kind runs --seed 17` for one
+	$(RUN)/python -m tests.sim --seconds $(or $(SECONDS),60)
 
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))

@@ -1,0 +1,318 @@
+"""A Kafka cluster as the protocol sees it.
+
+Topics have ids, partitions, and a log with a start, a high watermark and a last stable offset. The
+coordinator knows the epoch and the state of each transactional.id, and aborts what times out. A
+batch that comes twice is written once. What ``model/README.md`` says under "How Kafka is modelled"
+is what this module does. The network in front of it is :mod:`tests.sim.network`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.sim.world import EPOCH, Process, World
+
+_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "max.message.bytes": "1048588",
+    "min.insync.replicas": "1",
+    "retention.ms": "604800000",
+}
+
+
+def failed(name: str, text: str = "", *, fatal: bool = False, retriable: bool = False) -> Exception:
+    """Return the exception that confluent-kafka raises for the error ``name``."""
+    code = getattr(KafkaError, name)
+    return KafkaException(KafkaError(code, text or name, fatal, retriable))
+
+
+@dataclass
+class Record:
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Any = None
+    producer: int | None = None
+    """Number of the transactional producer that wrote it; None: no transaction."""
+    aborted: bool = False
+
+
+@dataclass
+class Batch:
+    """Records that go to one partition in one request."""
+
+    topic: str
+    partition: int
+    records: list[tuple[bytes | None, bytes | None, Any, int | None]]
+    producer: int | None
+    epoch: int
+    number: int
+    """Number of the batch of its producer, by which the broker knows it again."""
+
+
+class Partition:
+    """A log. ``open`` has the first offset of each open transaction."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.start = self.end = 0
+        self.open: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.taken: dict[tuple[int, int, int], int] = {}
+        self.has_leader = True
+        self.stale: tuple[float, int, int] | None = None
+        """A deposed leader that answers until a time with an old end and last stable offset."""
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min(self.open.values(), default=self.end)
+
+    def append(self, batch: Batch, now_ms: int, *, append_time: bool) -> int:
+        """Write a batch; return its first offset. Raises KafkaException for an old epoch."""
+        if batch.producer is not None:
+            if batch.epoch < self.epochs.get(batch.producer, -1):
+                raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch")
+            self.epochs[batch.producer] = batch.epoch
+        known = (batch.producer or -1, batch.epoch, batch.number)
+        if batch.producer is not None and known in self.taken:
+            return self.taken[known]
+        first = self.end
+        for key, value, headers, timestamp in batch.records:
+            at = now_ms if append_time or timestamp is None else timestamp
+            self.records.append(Record(self.end, at, key, value, headers, batch.producer))
+            self.end += 1
+        if batch.producer is not None:
+            self.open.setdefault(batch.producer, first)
+            self.taken[known] = first
+        return first
+
+    def mark(self, producer: int, epoch: int, *, commit: bool) -> None:
+        """Write the marker that ends a producer's transaction here."""
+        self.epochs[producer] = max(epoch, self.epochs.get(producer, -1))
+        first = self.open.pop(producer, None)
+        if first is None:
+            return
+        if not commit:
+            for record in self.records:
+                if record.offset >= first and record.producer == producer:
+                    record.aborted = True
+        for record in self.records:
+            if record.offset >= first and record.producer == producer:
+                record.producer = None
+        self.end += 1
+
+    def committed(self, start: int, stable: int, most: int) -> list[Record]:
+        found = []
+        for record in self.records:
+            if start <= record.offset < stable and not record.aborted:
+                found.append(record)
+                if len(found) == most:
+                    break
+        return found
+
+    def compact(self, world: World) -> None:
+        """Remove some of the records that a later committed one of the same key replaces."""
+        stable = self.stable
+        latest = {r.key: r.offset for r in self.records if r.offset < stable and not r.aborted}
+        self.records = [
+            r
+            for r in self.records
+            if r.offset >= stable
+            or (not r.aborted and (latest[r.key] == r.offset or world.chance(0.3)))
+        ]
+
+
+@dataclass
+class Topic:
+    id: str
+    partitions: list[Partition]
+    settings: dict[str, str]
+
+    @property
+    def append_time(self) -> bool:
+        return self.settings["message.timestamp.type"] == "LogAppendTime"
+
+
+@dataclass
+class Transaction:
+    """What the coordinator knows of one transactional.id."""
+
+    producer: int
+    epoch: int = -1
+    state: str = "Empty"
+    commits: bool = False
+    partitions: set[tuple[str, int, str]] = field(default_factory=set)
+    timeout: float = 60.0
+    began: int = 0
+    """Number of the transaction, by which an old timer is told from a present one."""
+
+
+class SimCluster:
+    """One cluster, with three brokers."""
+
+    def __init__(self, world: World, name: str, marker_seconds: float = 0.01) -> None:
+        self.world = world
+        self.name = name
+        self.id = f"cluster-{name}"
+        self.topics: dict[str, Topic] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.brokers = Process(f"brokers of {name}")
+        self.marker_seconds = marker_seconds
+        self.down_until = 0.0
+        """Nobody gets an answer before."""
+        self._producers = 0
+
+    # Topics.
+
+    def create(
+        self, name: str, partitions: int = 1, settings: dict[str, str] | None = None
+    ) -> None:
+        if name in self.topics:
+            raise failed("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
+        topic_id = base64.urlsafe_b64encode(self.world.random.randbytes(16)).decode().rstrip("=")
+        self.topics[name] = Topic(
+            topic_id, [Partition() for _ in range(partitions)], _DEFAULTS | (settings or {})
+        )
+        self.world.tell(f"{self.name}: topic {name} is created, {partitions} partitions")
+
+    def delete(self, name: str) -> None:
+        self.world.tell(f"{self.name}: topic {name} is deleted")
+        del self.topics[name]
+
+    def grow(self, name: str) -> None:
+        self.world.tell(f"{self.name}: topic {name} gets a partition")
+        self.topics[name].partitions.append(Partition())
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """Return a partition. Raises KafkaException if it is not there or has no leader."""
+        known = self.topics.get(topic)
+        if known is None or number >= len(known.partitions):
+            raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+        found = known.partitions[number]
+        if not found.has_leader:
+            raise failed("LEADER_NOT_AVAILABLE", "Broker: Leader not available")
+        return found
+
+    # Writing.
+
+    def write(self, batch: Batch) -> int:
+        """Append a batch; return its first offset. Raises KafkaException."""
+        where = self.partition(batch.topic, batch.partition)
+        topic = self.topics[batch.topic]
+        most = int(topic.settings["max.message.bytes"])
+        if sum(len(key or b"") + len(value or b"") for key, value, *_ in batch.records) > most:
+            raise failed("MSG_SIZE_TOO_LARGE", "Broker: Message size too large")
+        if batch.producer is not None and not self._is_open(batch, topic.id):
+            # Brokers ask the coordinator before a partition's first batch (KIP-890, part one).
+            raise failed("INVALID_TXN_STATE", "Broker: the partition is not in the transaction")
+        now_ms = int((EPOCH + self.world.seconds) * 1000)
+        return where.append(batch, now_ms, append_time=topic.append_time)
+
+    def _is_open(self, batch: Batch, topic_id: str) -> bool:
+        for one in self.transactions.values():
+            if one.producer == batch.producer:
+                if batch.epoch < one.epoch:
+                    raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch")
+                return one.state == "Ongoing" and (batch.topic, batch.partition, topic_id) in (
+                    one.partitions
+                )
+        return False
+
+    # The coordinator.
+
+    def initialise(self, transactional_id: str, timeout: float) -> tuple[int, int]:
+        """InitProducerId: fence, end what is open, and return producer and epoch."""
+        one = self.transactions.get(transactional_id)
+        if one is None:
+            self._producers += 1
+            one = self.transactions[transactional_id] = Transaction(self._producers)
+        if one.state == "Ongoing":
+            one.epoch += 1
+            self._prepare(one, commit=False)
+        if one.state.startswith("Prepare"):
+            raise failed("CONCURRENT_TRANSACTIONS", retriable=True)
+        one.epoch += 1
+        one.state, one.timeout = "Empty", timeout
+        self.world.tell(f"{self.name}: {transactional_id} has epoch {one.epoch}")
+        return one.producer, one.epoch
+
+    def add(
+        self, transactional_id: str, producer: int, epoch: int, parts: Iterable[tuple[str, int]]
+    ) -> None:
+        """AddPartitionsToTxn. Raises KafkaException."""
+        one = self._of(transactional_id, producer, epoch)
+        if one.state.startswith("Prepare"):
+            raise failed("CONCURRENT_TRANSACTIONS", retriable=True)
+        for topic, number in parts:
+            self.partition(topic, number)
+        if one.state != "Ongoing":
+            one.state, one.partitions = "Ongoing", set()
+            one.began += 1
+            self._time_out_later(one, transactional_id)
+        one.partitions |= {(topic, number, self.topics[topic].id) for topic, number in parts}
+
+    def end(self, transactional_id: str, producer: int, epoch: int, *, commit: bool) -> None:
+        """EndTxn. A copy that comes late ends whatever transaction of its epoch is open then."""
+        one = self._of(transactional_id, producer, epoch)
+        if one.state == "Ongoing":
+            how = "commits" if commit else "aborts"
+            self.world.tell(f"{self.name}: {transactional_id} {how}, epoch {epoch}")
+            self._prepare(one, commit=commit)
+        elif one.commits != commit or one.state == "Empty":
+            raise failed("INVALID_TXN_STATE", "Broker: the transaction is not open")
+
+    def _of(self, transactional_id: str, producer: int, epoch: int) -> Transaction:
+        one = self.transactions[transactional_id]
+        if (producer, epoch) != (one.producer, one.epoch):
+            raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch", fatal=True)
+        return one
+
+    def _prepare(self, one: Transaction, *, commit: bool) -> None:
+        one.state, one.commits = "PrepareCommit" if commit else "PrepareAbort", commit
+
+        def mark() -> None:
+            for topic, number, topic_id in sorted(one.partitions):
+                known = self.topics.get(topic)
+                if known and known.id == topic_id:
+                    known.partitions[number].mark(one.producer, one.epoch, commit=commit)
+            one.state = "Complete"
+
+        self.world.at(self.world.random.random() * self.marker_seconds, mark, self.brokers)
+
+    def _time_out_later(self, one: Transaction, transactional_id: str) -> None:
+        number = one.began
+
+        def time_out() -> None:
+            if one.state == "Ongoing" and one.began == number:
+                self.world.tell(f"{self.name}: {transactional_id} timed out")
+                one.epoch += 1
+                self._prepare(one, commit=False)
+
+        self.world.at(one.timeout, time_out, self.brokers)
+
+    # Faults.
+
+    def depose(self, topic: str, number: int, seconds: float) -> None:
+        """Replace a partition's leader; for so long the old one answers some of those who read."""
+        found = self.topics[topic].partitions[number]
+        self.world.tell(f"{self.name}: {topic}-{number} has another leader")
+        found.stale = (self.world.seconds + seconds, found.end, found.stable)
+
+    # For oracles.
+
+    def values(self, topic: str) -> list[bytes]:
+        """Return the committed values of a topic, as an independent consumer reads them."""
+        known = self.topics.get(topic)
+        return [
+            record.value or b""
+            for part in (known.partitions if known else ())
+            for record in part.committed(0, part.stable, 1 << 60)
+        ]

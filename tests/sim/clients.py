@@ -1,0 +1,602 @@
+"""confluent-kafka's Producer, Consumer and AdminClient over a simulated cluster, as far as
+:mod:`shipper.kafka` uses them.
+
+The network between client and broker delays, loses and repeats: a request that is lost never
+arrives, or arrives later; an answer that is lost leaves the client in doubt. librdkafka then
+connects anew, says so in its log, and sends the request again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
+
+from tests.sim.broker import Batch, Record, SimCluster, failed
+from tests.sim.primitives import Event, Future
+from tests.sim.world import world
+
+#: Bootstrap address → cluster of the world that runs.
+CLUSTERS: dict[str, SimCluster] = {}
+_RETRY_SECONDS = 0.1
+
+
+class Lost(Exception):
+    """No answer came: the request may have arrived, or may arrive later."""
+
+
+class Network:
+    """The way from a client to its cluster. Every figure is in virtual seconds."""
+
+    latency = 0.002
+    lost_requests = 0.0
+    late_requests = 0.0
+    """Share of the lost requests that arrive later all the same."""
+    lost_answers = 0.0
+    late_seconds = 20.0
+    request_timeout = 2.5
+
+    def __init__(self, cluster: SimCluster, log: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._log = log
+
+    def ask(self, call: Callable[[], Any], what: str = "") -> Any:
+        """Send a request, and return the answer. Raises KafkaException as the broker answers, and
+        Lost. ``what``: the request, if it changes something; it is then under way also when the
+        client's process is killed."""
+        here = world()
+        if here.seconds < self._cluster.down_until or here.chance(self.lost_requests):
+            if what and here.chance(self.late_requests):
+                here.tell(f"{here.process}: {what} is delayed")
+                here.at(
+                    here.random.random() * self.late_seconds,
+                    lambda: self._arrive_late(call, what),
+                    self._cluster.brokers,
+                )
+            raise self._lost(what)
+        if what:
+            answer = self._deliver(call)
+        else:
+            here.sleep(here.random.random() * self.latency)
+            answer = call()
+        here.sleep(here.random.random() * self.latency)
+        if here.chance(self.lost_answers):
+            raise self._lost(what)
+        return answer
+
+    def _deliver(self, call: Callable[[], Any]) -> Any:
+        here, answer = world(), Future()
+
+        def arrive() -> None:
+            try:
+                answer.set_result(call())
+            except KafkaException as refused:
+                answer.set_exception(refused)
+
+        here.at(here.random.random() * self.latency, arrive, self._cluster.brokers)
+        return answer.result()
+
+    def _lost(self, what: str) -> Lost:
+        here = world()
+        here.sleep(here.random.choice((0.0, self.request_timeout)))
+        self._log("FAIL")
+        return Lost(what)
+
+    def _arrive_late(self, call: Callable[[], Any], what: str) -> None:
+        world().tell(f"{what} arrives late")
+        try:
+            call()
+        except KafkaException as refused:
+            world().tell(f"{what} is refused: {refused}")
+
+
+class _Client:
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+        self.settings = settings
+        self.cluster = CLUSTERS[settings["bootstrap.servers"]]
+        self._logger = logger
+        self.network = Network(self.cluster, self._hear)
+
+    def _hear(self, facility: str) -> None:
+        if self._logger is not None:
+            self._logger.log(20, "%s %s %s", facility, "client", "disconnected")
+
+    def poll(self, timeout: float = 0) -> Any:
+        return 0
+
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+        """Return metadata. Raises KafkaException(_TRANSPORT) when the time is over."""
+        until = world().seconds + (timeout if timeout >= 0 else 60)
+        while True:
+            try:
+                return self.network.ask(lambda: self._metadata(topic))
+            except Lost:
+                if world().seconds >= until:
+                    raise failed("_TRANSPORT", "Failed to get metadata", retriable=True) from None
+                world().sleep(_RETRY_SECONDS)
+
+    def _metadata(self, topic: str | None) -> Any:
+        names = [topic] if topic else list(self.cluster.topics)
+        brokers = {
+            number: SimpleNamespace(id=number, host=self.cluster.name, port=9092)
+            for number in range(3)
+        }
+        return SimpleNamespace(
+            cluster_id=self.cluster.id,
+            brokers=brokers,
+            topics={name: self._topic_metadata(name) for name in names},
+        )
+
+    def _topic_metadata(self, name: str) -> Any:
+        known = self.cluster.topics.get(name)
+        if known is None:
+            error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return SimpleNamespace(partitions={}, error=error)
+        partitions = {
+            number: SimpleNamespace(id=number, leader=0 if part.has_leader else -1, replicas=[0])
+            for number, part in enumerate(known.partitions)
+        }
+        return SimpleNamespace(partitions=partitions, error=None)
+
+
+class Message:
+    def __init__(self, topic: str, partition: int, record: Record, error: Any = None) -> None:
+        self._topic, self._partition, self._record, self._error = topic, partition, record, error
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp_ms
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def headers(self) -> Any:
+        return self._record.headers
+
+    def error(self) -> Any:
+        return self._error
+
+
+class Consumer(_Client):
+    """A reader of one partition, as read_committed."""
+
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+        super().__init__(settings, logger)
+        self._where: TopicPartition | None = None
+        self._position = 0
+        self._high = -1
+        self._told_end = -1
+        self._fetched: deque[Message] = deque()
+        self._asks_old_leader = world().chance(0.5)
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        [self._where] = partitions
+        self._position, self._high, self._told_end = self._where.offset, -1, -1
+        self._fetched.clear()
+
+    def unassign(self) -> None:
+        self._where = None
+        self._fetched.clear()
+
+    def close(self) -> None:
+        self._where = None
+
+    def poll(self, timeout: float = 0) -> Message | None:
+        here = world()
+        until = here.seconds + timeout
+        while self._where is not None and not self._fetched:
+            self._fetch()
+            if self._fetched or here.seconds >= until:
+                break
+            here.sleep(min(0.05, max(0.001, until - here.seconds)))
+        return self._fetched.popleft() if self._fetched else None
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        found = []
+        while self._fetched and len(found) < num_messages:
+            found.append(self._fetched.popleft())
+        return found
+
+    def _fetch(self) -> None:
+        assert self._where is not None
+        topic, number = self._where.topic, self._where.partition
+        try:
+            records, high, stable = self.network.ask(lambda: self._read(topic, number))
+        except Lost:
+            return
+        except KafkaException as error:
+            self._fetched.append(Message(topic, number, Record(-1, 0, None, None), error.args[0]))
+            return
+        self._high = high
+        for record in records:
+            self._fetched.append(Message(topic, number, record))
+            self._position = record.offset + 1
+        if not records or self._position >= stable:
+            self._position = max(self._position, stable)
+            if self._told_end != self._position:
+                self._told_end = self._position
+                end = Record(self._position, 0, None, None)
+                eof = KafkaError(KafkaError._PARTITION_EOF)
+                self._fetched.append(Message(topic, number, end, eof))
+
+    def _read(self, topic: str, number: int) -> tuple[list[Record], int, int]:
+        part = self.cluster.partition(topic, number)
+        end, stable = part.end, part.stable
+        if part.stale and world().seconds < part.stale[0] and self._asks_old_leader:
+            _, end, stable = part.stale
+        if self._position == OFFSET_END:
+            self._position = stable
+        return part.committed(self._position, stable, 200), end, stable
+
+    def get_watermark_offsets(
+        self, where: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
+        part = self.cluster.partition(where.topic, where.partition)
+        return part.start, self._high if cached else part.end
+
+
+class AdminClient(_Client):
+    def _future(self, call: Callable[[], Any], timeout: float) -> Future:
+        """Ask in a fiber of its own."""
+        future = Future()
+
+        def ask() -> None:
+            until = world().seconds + timeout
+            while True:
+                try:
+                    future.set_result(self.network.ask(call))
+                    return
+                except KafkaException as error:
+                    future.set_exception(error)
+                    return
+                except Lost:
+                    if world().seconds >= until:
+                        future.set_exception(failed("_TIMED_OUT", "Timed out", retriable=True))
+                        return
+                    world().sleep(_RETRY_SECONDS)
+
+        world().spawn(ask, "admin")
+        return future
+
+    def describe_topics(
+        self,
+        topics: Any,
+        *,
+        request_timeout: float = 15,
+        include_authorized_operations: bool = False,
+    ) -> dict[str, Future]:
+        def described(name: str) -> Any:
+            known = self.cluster.topics.get(name)
+            if known is None:
+                raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+            partitions = [
+                SimpleNamespace(
+                    id=number, leader=SimpleNamespace(id=0) if part.has_leader else None
+                )
+                for number, part in enumerate(known.partitions)
+            ]
+            return SimpleNamespace(topic_id=known.id, partitions=partitions)
+
+        return {
+            name: self._future(lambda name=name: described(name), request_timeout)
+            for name in topics.topic_names
+        }
+
+    def describe_configs(self, resources: Any, *, request_timeout: float = 15) -> dict[Any, Future]:
+        def described(name: str) -> Any:
+            known = self.cluster.topics.get(name)
+            if known is None:
+                raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+            return {key: SimpleNamespace(value=value) for key, value in known.settings.items()}
+
+        return {
+            one: self._future(lambda name=one.name: described(name), request_timeout)
+            for one in resources
+        }
+
+    def create_topics(
+        self, new: Any, *, request_timeout: float = 15, validate_only: bool = False
+    ) -> dict[str, Future]:
+        def create(one: Any) -> None:
+            if not validate_only:
+                self.cluster.create(one.topic, one.num_partitions, dict(one.config or {}))
+
+        return {
+            one.topic: self._future(lambda one=one: create(one), request_timeout) for one in new
+        }
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any = None,
+        request_timeout: float = 15,
+    ) -> dict[TopicPartition, Future]:  # fmt: skip
+        def offset(where: TopicPartition, spec: Any) -> Any:
+            part = self.cluster.partition(where.topic, where.partition)
+            latest = "latest" in type(spec).__name__.lower() or getattr(spec, "_value", 0) == -1
+            return SimpleNamespace(offset=part.end if latest else part.start)
+
+        return {
+            where: self._future(lambda where=where, spec=spec: offset(where, spec), request_timeout)
+            for where, spec in wanted.items()
+        }
+
+
+class Producer(_Client):
+    """An idempotent, perhaps transactional producer."""
+
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+        super().__init__(settings, logger)
+        self._id: str | None = settings.get("transactional.id")
+        self._timeout = settings.get("transaction.timeout.ms", 60_000) / 1000
+        self._patience = settings.get("message.timeout.ms", 300_000) / 1000
+        self._report = settings.get("on_delivery")
+        self._only_errors = settings.get("delivery.report.only.error", False)
+        self._producer: int | None = None
+        self._epoch = -1
+        self._number = 0
+        self._state = "new"
+        self._fatal: KafkaError | None = None
+        self._abortable: KafkaError | None = None
+        self._added: set[tuple[str, int]] = set()
+        self._queue: dict[tuple[str, int], list[Any]] = {}
+        self._in_flight = 0
+        self._reports: deque[Callable[[], None]] = deque()
+        self._changed = Event()
+        self._ending: tuple[bool, Future] | None = None
+        self._sent = 0
+
+    # Records.
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int = -1,
+        on_delivery: Any = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+    ) -> None:
+        self._raise_if_broken()
+        if self._id is not None and self._state != "open":
+            raise failed("_STATE", "the transaction is not open")
+        if partition < 0:
+            known = self.cluster.topics.get(topic)
+            count = len(known.partitions) if known else 1
+            partition = hash_of(key) % count if key else 0
+        self._queue.setdefault((topic, partition), []).append(
+            (key, value, headers, timestamp, on_delivery)
+        )
+        self._sent += len(value or b"") + len(key or b"")
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queue.values())) + self._in_flight
+
+    def _raise_if_broken(self) -> None:
+        if self._fatal is not None:
+            raise KafkaException(self._fatal)
+
+    def _send_all(self) -> None:
+        for (topic, partition), records in list(self._queue.items()):
+            del self._queue[topic, partition]
+            self._number += 1
+            batch = Batch(
+                topic, partition, [record[:4] for record in records],
+                self._producer, self._epoch, self._number,
+            )  # fmt: skip
+            self._in_flight += len(records)
+            world().spawn(lambda b=batch, r=records: self._send(b, r), "send")
+
+    def _send(self, batch: Batch, records: list[Any]) -> None:
+        until = world().seconds + self._patience
+        first: int | None = None
+        error: KafkaError | None = None
+        try:
+            first = self._written(batch, until)
+        except KafkaException as refused:
+            error = refused.args[0]
+        self._in_flight -= len(records)
+        if error is not None:
+            self._note(error)
+        for index, (key, value, _, _, on_delivery) in enumerate(records):
+            report = on_delivery or self._report
+            if report and (error is not None or on_delivery or not self._only_errors):
+                offset = -1 if first is None else first + index
+                record = Record(offset, 0, key, value)
+                message = Message(batch.topic, batch.partition, record, error)
+                self._reports.append(lambda r=report, e=error, m=message: r(e, m))
+        self._changed.set()
+
+    def _written(self, batch: Batch, until: float) -> int:
+        """Send a batch until it is acknowledged. Raises KafkaException."""
+        if self._id is not None:
+            self._add((batch.topic, batch.partition), until)
+        while True:
+            if self._abortable is not None or self._fatal is not None:
+                raise failed("_PURGE_QUEUE", "Local: Purged in queue")
+            try:
+                what = f"batch {batch.number} of {self._id or 'a log'} to {batch.topic}"
+                return int(self.network.ask(lambda: self.cluster.write(batch), what))
+            except Lost:
+                pass
+            except KafkaException as error:
+                if error.args[0].name() not in ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"):
+                    raise
+                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART" and world().chance(0.5):
+                    raise
+            if world().seconds >= until:
+                raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
+            world().sleep(_RETRY_SECONDS)
+
+    def _add(self, where: tuple[str, int], until: float) -> None:
+        while where not in self._added:
+            try:
+                self.network.ask(
+                    lambda: self.cluster.add(
+                        self._id or "", self._producer or 0, self._epoch, [where]
+                    ),
+                    f"{self._id} adds {where[0]}-{where[1]}",
+                )
+                self._added.add(where)
+                return
+            except Lost:
+                pass
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            if world().seconds >= until:
+                raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
+            world().sleep(_RETRY_SECONDS)
+
+    def _note(self, error: KafkaError) -> None:
+        if error.name() in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_FENCED"):
+            self._fatal = KafkaError(KafkaError._FENCED, "fenced", True)
+        elif self._id is not None and self._abortable is None:
+            self._abortable = error
+
+    def poll(self, timeout: float = 0) -> int:
+        if timeout > 0 and not self._reports:
+            self._changed.clear()
+            self._changed.wait(timeout)
+        return self._serve()
+
+    def _serve(self) -> int:
+        count = len(self._reports)
+        while self._reports:
+            self._reports.popleft()()
+        return count
+
+    def flush(self, timeout: float = -1) -> int:
+        until = world().seconds + (timeout if timeout >= 0 else 1e9)
+        self._send_all()
+        while self._in_flight and world().seconds < until:
+            self._changed.clear()
+            self._changed.wait(until - world().seconds)
+            self._serve()
+        self._serve()
+        return len(self)
+
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+        self._queue.clear()
+        self._report = None
+
+    # Transactions.
+
+    def init_transactions(self, timeout: float) -> None:
+        until = world().seconds + timeout
+        while True:
+            try:
+                self._producer, self._epoch = self.network.ask(
+                    lambda: self.cluster.initialise(self._id or "", self._timeout),
+                    f"init of {self._id}",
+                )
+                self._state = "ready"
+                return
+            except Lost:
+                pass
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            if world().seconds >= until:
+                raise failed("_TIMED_OUT", "Failed to initialize", retriable=True)
+            world().sleep(_RETRY_SECONDS)
+
+    def begin_transaction(self) -> None:
+        self._raise_if_broken()
+        if self._state != "ready":
+            raise failed("_STATE", f"the producer is {self._state}")
+        self._state, self._added, self._abortable = "open", set(), None
+
+    def commit_transaction(self, timeout: float = -1) -> None:
+        self._end(timeout, commit=True)
+
+    def abort_transaction(self, timeout: float = -1) -> None:
+        self._end(timeout, commit=False)
+
+    def _end(self, timeout: float, *, commit: bool) -> None:
+        """End the transaction; called again after a time-out, it goes on waiting."""
+        self._raise_if_broken()
+        if commit and self._abortable is not None:
+            raise KafkaException(
+                KafkaError(self._abortable.code(), self._abortable.str(), False, False, True)
+            )
+        if self._state != "open":
+            raise failed("_STATE", f"the producer is {self._state}")
+        until = world().seconds + timeout
+        if self._ending is None:
+            future = Future()
+            self._ending = commit, future
+            world().spawn(lambda: self._send_end(future, commit=commit), "end")
+        try:
+            error = self._ending[1].exception(max(0.001, until - world().seconds))
+        except TimeoutError:
+            late = "the transaction did not end in time"
+            raise failed("_TIMED_OUT", late, retriable=True) from None
+        self._ending = None
+        if error is not None:
+            raise error
+        self._state = "ready"
+
+    def _send_end(self, future: Future, *, commit: bool) -> None:
+        self._send_all()
+        while self._in_flight:
+            self._changed.clear()
+            self._changed.wait(0.1)
+        if commit and self._abortable is not None:
+            future.set_exception(KafkaException(self._abortable))
+            return
+        if not self._added:
+            future.set_result(None)
+            return
+        what = f"{'commit' if commit else 'abort'} of {self._id}, epoch {self._epoch}"
+        while True:
+            try:
+                self.network.ask(
+                    lambda: self.cluster.end(
+                        self._id or "", self._producer or 0, self._epoch, commit=commit
+                    ),
+                    what,
+                )
+                future.set_result(None)
+                return
+            except Lost:
+                world().sleep(_RETRY_SECONDS)
+            except KafkaException as error:
+                self._note(error.args[0])
+                future.set_exception(
+                    KafkaException(self._fatal) if self._fatal is not None else error
+                )
+                return
+
+
+def hash_of(key: bytes) -> int:
+    return int.from_bytes(key[-4:], "big")
+
+
+def statistics(producer: Producer) -> str:
+    """Return librdkafka's statistics, as far as :mod:`shipper.kafka.producer` reads them."""
+    return json.dumps({"topics": {}, "tx_bytes": producer._sent})
+
+
+def places() -> Iterable[tuple[Any, str, Any]]:
+    """Yield where the product's modules hold these classes."""
+    from shipper.kafka import admin, client, producer, topic_ids, topics
+    from shipper.verify import readback
+
+    yield from ((client, "Consumer", Consumer), (client, "Producer", Producer))
+    yield from ((producer, "Producer", Producer), (producer, "library", lambda *_: None))
+    yield from ((one, "AdminClient", AdminClient) for one in (admin, topics, topic_ids, readback))

@@ -1,0 +1,288 @@
+"""The engine behind :class:`shipper.driver.engine.Engine` that reads a simulated source, without
+Spark and without a JVM. Each task attempt runs in a simulated process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from shipper import runtime
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.driver.engine import Cause, FoundFile, Listed, Proof, Scan, ToProve
+from shipper.driver.files import ListedFile
+from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.ledger.heads import HEAD_BYTES, head_of
+from shipper.report.phases import Phases
+from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.results import CheckResult, GateResult
+from shipper.types import FileId
+from shipper.windows.window import Window
+from shipper.worker import task as sink_task
+from shipper.worker.cut import split_slices
+from shipper.worker.order import ShipOrder
+from shipper.worker.prove import sums_of
+from shipper.worker.receipt import Receipt
+from spark_jobs import proof
+from tests.sim.primitives import Future
+from tests.sim.source import LINE_BYTES, ROOT, SimSource, topic_of
+from tests.sim.world import Process, world
+
+_SLICE = 5
+_ATTEMPTS = 4
+_SECOND, _LOWEST = (
+    1 << 62,
+    -(1 << 63),
+)  # how the column `split` says that a split ends, or its reading
+_PAGE = 2
+
+#: Called with each process of a task, so that somebody may hurt it.
+Hurt = Callable[[Process], None]
+
+
+class FilesEngine:
+    """Reads the simulated source."""
+
+    version = "4.2"
+
+    def __init__(self, pipeline: Pipeline, source: SimSource, name: str, hurt: Hurt) -> None:
+        self.pipeline, self.source, self.name, self.hurt = pipeline, source, name, hurt
+
+    def start(self) -> None:
+        pass
+
+    start_java = begin = begin_to_stop = stop = abandon = start
+
+    def refuse_unsafe_sql(self, config_dir: Path) -> None:
+        pass
+
+    def source_requests(self) -> dict[str, int]:
+        return {}
+
+    def cause(self, error: Exception) -> Cause:
+        return Cause(self.reason(error))
+
+    def reason(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
+
+    def qualified_folder(self, folder: str) -> str:
+        return ROOT
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        return []
+
+    def list_files(
+        self, paths: Sequence[str], *, most: int, modified: Window | None = None
+    ) -> Listed:
+        """List the folder page by page, as a file system does: what changes between two pages is
+        seen in one of them, in both, or in none."""
+        found: dict[FileId, ListedFile] = {}
+        seen = ""
+        while page := sorted(path for path in self.source.files if path > seen)[:_PAGE]:
+            for path in page:
+                file = self.source.files[path]
+                id = FileId(path, file.size_bytes, file.modified_ms)
+                found[id] = ListedFile(id, path, under=paths[0])
+            seen = page[-1]
+            runtime.sleep(0.01)
+        return Listed(list(found.values()))
+
+    def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
+        beginnings = {}
+        for planned in files:
+            runtime.sleep(0.001)
+            file = self.source.files.get(planned.path)
+            if file is None or file.size_bytes < planned.size_bytes:
+                planned.problem, planned.passing = "it is gone", True
+            elif planned.size_bytes:
+                head = (file.line(0) + b"\n")[:HEAD_BYTES]
+                beginnings[planned.id] = head
+                planned.format, planned.head = "plain", head_of(head)
+        return beginnings
+
+    def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
+        runtime.sleep(0.001)
+        found = {}
+        for path in paths:
+            file = self.source.files.get(path)
+            id = FileId(path, file.size_bytes, file.modified_ms) if file else None
+            found[path] = FoundFile(path, id)
+        return found
+
+    def take_sample(self, plan: PlanResult) -> str:
+        return ""
+
+    def judge_source(
+        self, checks: Sequence[Any], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str,
+        phases: Phases, result: GateResult, *, by_spark: bool,
+    ) -> None:  # fmt: skip
+        result.checks = [
+            CheckResult(check="files", severity="block", passed=True, expected="", observed="")
+        ]
+
+    def read_through(self, files: Sequence[PlannedFile]) -> None:
+        pass
+
+    def prove(
+        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
+    ) -> list[Proof]:
+        """Prove as Spark's job does, but for Spark."""
+
+        @contextmanager
+        def reading(_: Any, pieces: Any, *__: Any, **___: Any) -> Iterator[Any]:
+            yield SimpleNamespace(frame=pieces, reports=list)
+
+        def sum_up(pieces: Any, order: Any) -> Any:
+            batches = (b for piece in pieces for b in self.batches(piece, piece.split, []))
+            return sums_of(split_slices(batches, 1 << 20, order.splits), order)
+
+        class Frame(list):  # type: ignore[type-arg]
+            columns = ("split", "value", "checksum", "topic")
+
+            def select(self, *_: str) -> Frame:
+                return self
+
+        replaced = {
+            "reading": reading,
+            "records": lambda frame, *_: Frame(frame),
+            "sum_up": sum_up,
+        }
+        before = {name: getattr(proof, name) for name in replaced}
+        for name, value in replaced.items():
+            setattr(proof, name, value)
+        try:
+            return proof.prove(None, self.pipeline, cluster, schema_ids, wanted)  # type: ignore[arg-type]
+        finally:
+            for name, value in before.items():
+                setattr(proof, name, value)
+
+    def job(
+        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
+    ) -> SimJob:
+        return SimJob(self, order, cluster, files)
+
+    def batches(
+        self, piece: Any, number: int, reports: list[PieceReport]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read one piece, as long as its file is the one that was planned."""
+        planned, lines_read = piece.file, 0
+        end = min(piece.end, planned.size_bytes)
+        while True:
+            file = self.source.files.get(planned.path)
+            if file is None or (file.size_bytes, file.modified_ms) != (
+                planned.size_bytes, planned.modified_ms,
+            ):  # fmt: skip
+                yield _batch(~(number ^ _LOWEST), [None])
+                read = lines_read * LINE_BYTES
+                gone = PieceReport(number, read, read, lines_read, "it is gone", passing=True)
+                reports.append(gone)
+                return
+            first = piece.start // LINE_BYTES + lines_read
+            lines = [file.line(i) for i in range(first, min(first + _SLICE, end // LINE_BYTES))]
+            if not lines:
+                break
+            yield _batch(number, lines)
+            lines_read += len(lines)
+            runtime.sleep(0.01)
+        yield _batch(number ^ _SECOND, [None])
+        read = lines_read * LINE_BYTES
+        reports.append(PieceReport(number, read, read, lines_read, ""))
+
+
+class SimJob:
+    """Runs the tasks of one ship, and tries each again, as Spark does."""
+
+    def __init__(
+        self, engine: FilesEngine, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile]
+    ) -> None:
+        self._engine, self._order, self._cluster = engine, order, cluster
+        self._tasks = order.tasks
+        self._pieces = list(file_pieces(files, engine.pipeline.split_size_bytes))
+        self._reports: dict[int, list[PieceReport]] = {}
+        self._stopped = False
+
+    def run(self, scan: Scan) -> None:
+        with runtime.ThreadPoolExecutor(self._tasks, thread_name_prefix="spark") as pool:
+            done = list(pool.map(self._task, range(self._tasks)))
+        scan.receipts = [receipt for receipt in done if isinstance(receipt, Receipt)]
+        scan.read = scan.records
+        scan.reports = [report for reports in self._reports.values() for report in reports]
+        if failures := [each for each in done if isinstance(each, Exception)]:
+            raise failures[0]
+
+    def _task(self, task: int) -> Receipt | Exception:
+        error: Exception = RuntimeError("the job was stopped")
+        for attempt in range(_ATTEMPTS):
+            if self._stopped:
+                break
+            answer = self._attempt(task, attempt)
+            if isinstance(answer, Receipt):
+                return answer
+            error = answer
+        return error
+
+    def _attempt(self, task: int, attempt: int) -> Receipt | Exception:
+        """Run one attempt; give it up for lost when its process is dead, or does not answer."""
+        here = world()
+        process = Process(f"{self._engine.name}.{self._cluster.name}.task{task}.{attempt}")
+        self._engine.hurt(process)
+        answer: Future = Future()
+        reports: list[PieceReport] = []
+
+        def work() -> None:
+            try:
+                receipt = sink_task.ship_task(
+                    self._order, self._cluster, self._batches(task, reports), task,
+                    task + self._tasks * attempt, attempt,
+                )  # fmt: skip
+                answer.set_result(receipt)
+            except Exception as error:
+                answer.set_result(error)
+
+        here.spawn(work, "task", process)
+        silent_since: float | None = None
+        while not answer.done():
+            runtime.sleep(0.5)
+            quiet = process.dead or process.paused_until > here.seconds
+            silent_since = (silent_since or here.seconds) if quiet else None
+            if self._stopped and here.chance(0.3):
+                here.kill(process)
+            if silent_since is not None and here.seconds > silent_since + 5:
+                return RuntimeError("the executor was lost")
+        self._reports[task] = reports
+        found: Receipt | Exception = answer.result()
+        return found
+
+    def _batches(self, task: int, reports: list[PieceReport]) -> Iterator[pa.RecordBatch]:
+        for index, piece in enumerate(self._pieces):
+            if index % self._tasks == task:
+                yield from self._engine.batches(piece, piece.split, reports)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def read_so_far(self) -> object:
+        return None
+
+
+def _batch(split: int, lines: Sequence[bytes | None]) -> pa.RecordBatch:
+    sums = [None if line is None else _signed(xxhash.xxh64_intdigest(line, 42)) for line in lines]
+    topics = [None if line is None else topic_of(line) for line in lines]
+    return pa.RecordBatch.from_pydict(
+        {
+            "split": pa.array([split] * len(lines), pa.int64()),
+            "value": pa.array(lines, pa.binary()),
+            "checksum": pa.array(sums, pa.int64()),
+            "topic": pa.array(topics, pa.int32()),
+        }
+    )
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value

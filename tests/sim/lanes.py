@@ -1,0 +1,109 @@
+"""Histories of lanes, ledger and takeover alone: what a ship does from its lease to its receipts,
+without plan, gates and results. So small that ten thousand of them can be played in a minute."""
+
+from __future__ import annotations
+
+import functools
+
+from shipper.config.pipeline import Pipeline
+from shipper.driver.engine import Scan
+from shipper.driver.files import split_hash, split_starts
+from shipper.errors import ShipperError
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.fold import SplitState
+from shipper.ledger.lease import HeldLease
+from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed
+from shipper.ledger.records import CHUNKS, PARTITIONS
+from shipper.ledger.takeover import take_over
+from shipper.ledger.writing import lane_settings, patience_of
+from shipper.report.plan_result import PlannedFile
+from shipper.types import SplitId
+from shipper.worker.order import LaneOptions, OrderedSplit, ShipOrder
+from tests.sim import ships
+from tests.sim.engine import FilesEngine
+from tests.sim.source import ROOT, SPLIT_BYTES
+from tests.sim.world import World
+
+_BATCH_BYTES, _CHUNK_BYTES = 20_000, 12_000
+
+
+@functools.cache
+def _pipeline() -> Pipeline:
+    return ships.pipeline_of(ships.Run("any"), ["one"])
+
+
+class LaneHistory(ships.History):
+    """One seed: a cluster, one file, and ships that interleave."""
+
+    def _set_up(self) -> None:
+        super()._set_up()
+        self.source.files.clear()
+        self.source.written.clear()
+        self.source.write(f"{ROOT}f.log", self.world.random.randint(1, 10))
+        self.clusters["one"].create(self._ledger_topic, PARTITIONS, SETTINGS)
+
+    @property
+    def _ledger_topic(self) -> str:
+        return ships.cluster_of("one").ledger_topic("sim")
+
+    def _run(self, run: ships.Run) -> None:
+        try:
+            self._ship(run)
+            run.code = 0
+        except ShipperError as error:
+            self.world.tell(f"{run.name}: {error.message}")
+            run.code = 1
+
+    def _ship(self, run: ships.Run) -> None:
+        """Ship the file: lease, takeover, tasks, and what the ledger holds then."""
+        cluster, pipeline = ships.cluster_of("one"), _pipeline()
+        ledger = LedgerLog(ClusterClient(cluster), cluster, "sim", patience=patience_of(pipeline))
+        settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
+        with HeldLease(ledger, run.name, 5, 40, self.world.tell) as lease:
+            taken = take_over(
+                ledger, settings, "one", run.name, run.tasks, run.lanes, list(self.source.files),
+                lease=lease,
+            )  # fmt: skip
+            lease.generation = taken.generation
+            files = [
+                PlannedFile(
+                    path=path, uri=path, size_bytes=file.size_bytes,
+                    modified_ms=file.modified_ms, splits=1, format="plain",
+                )
+                for path, file in self.source.files.items()
+            ]  # fmt: skip
+            splits = {}
+            for file in files:
+                starts = split_starts(file.path, file.size_bytes, SPLIT_BYTES)
+                for start in starts:
+                    split = SplitId(file.id, start)
+                    state = taken.chunks.splits.get(split, SplitState())
+                    splits[split_hash(file.uri, file.id, start)] = OrderedSplit(
+                        split, there={topic: state.intervals(topic) for topic in state.topics},
+                        counts_bytes=True, end_known=state.end is not None, of=len(starts),
+                    )  # fmt: skip
+            order = ShipOrder(
+                pipeline="sim", cluster="one", run_id=run.name, window="w", digest="d",
+                generation=taken.generation, chunks_end=taken.chunks_end,
+                lane_options=LaneOptions(settings, self._ledger_topic, CHUNKS, 30.0),
+                limits={}, lanes=run.lanes, chunk_size_bytes=_CHUNK_BYTES,
+                topics=ships.TOPICS, splits=splits, tasks=run.tasks,
+            )  # fmt: skip
+            engine = FilesEngine(pipeline, self.source, run.name, self.may_hurt)
+            scan = Scan()
+            try:
+                engine.job(order, cluster, files, long_lines=False).run(scan)
+            except RuntimeError as lost:
+                raise ShipperError(str(lost)) from lost
+            for receipt in scan.receipts:
+                if receipt.error:
+                    raise ShipperError(receipt.error)
+            ledger.decide(ask_committed(taken.chunks_end))
+
+    def _left_out(self) -> set[bytes]:
+        return set()
+
+
+def play(world: World) -> None:
+    """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
+    ships.play_history(world, lambda: LaneHistory(world, ships.Habits()))

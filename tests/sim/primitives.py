@@ -1,0 +1,442 @@
+"""Stand-ins for all of :mod:`shipper.runtime`, by virtual time and the seeded scheduler."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from queue import Empty, Full
+from typing import Any
+
+from greenlet import GreenletExit
+
+from shipper import runtime
+from tests.sim.world import EPOCH, Fiber, Stuck, World, world
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None or timeout < 0 else world().seconds + timeout
+
+
+class Waiters:
+    """Fibers that wait for something to change."""
+
+    def __init__(self) -> None:
+        self._fibers: deque[Fiber] = deque()
+
+    def wait(self, until: float | None) -> bool:
+        here = world()
+        fiber = here.fiber
+        self._fibers.append(fiber)
+        woken = here.wait(until)
+        if not woken and fiber in self._fibers:
+            self._fibers.remove(fiber)
+        return woken
+
+    def wake(self, count: int | None = None) -> None:
+        here = World.current
+        while self._fibers and count != 0 and here is not None:
+            fiber = self._fibers.popleft()
+            if fiber.process.dead or fiber.done or fiber.ready:
+                continue
+            here.wake(fiber)
+            count = None if count is None else count - 1
+
+
+class Lock:
+    def __init__(self) -> None:
+        self._owner: Fiber | None = None
+        self._waiters = Waiters()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        here = world()
+        here.give_way()
+        until = _deadline(timeout)
+        while self._owner is not None:
+            if not blocking or (until is not None and here.seconds >= until):
+                return False
+            self._waiters.wait(until)
+        self._owner = here.fiber
+        return True
+
+    def release(self) -> None:
+        self._owner = None
+        self._waiters.wake(1)
+
+    def locked(self) -> bool:
+        return self._owner is not None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class RLock(Lock):
+    def __init__(self) -> None:
+        super().__init__()
+        self._depth = 0
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if self._owner is not world().fiber and not super().acquire(blocking, timeout):
+            return False
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            super().release()
+
+
+class Condition:
+    def __init__(self, lock: Any = None) -> None:
+        self._lock = lock or RLock()
+        self._waiters = Waiters()
+        self.acquire, self.release = self._lock.acquire, self._lock.release
+
+    def __enter__(self) -> bool:
+        return bool(self._lock.acquire())
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        depth, self._lock._depth = self._lock._depth, 1
+        self._lock.release()
+        try:
+            return self._waiters.wait(_deadline(timeout))
+        finally:
+            self._lock.acquire()
+            self._lock._depth = depth
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        until = _deadline(timeout)
+        while not (found := predicate()):
+            left = None if until is None else until - world().seconds
+            if left is not None and left <= 0:
+                break
+            self.wait(left)
+        return found
+
+    def notify(self, n: int = 1) -> None:
+        self._waiters.wake(n)
+
+    def notify_all(self) -> None:
+        self._waiters.wake()
+
+
+class Event:
+    def __init__(self) -> None:
+        self._set = False
+        self._waiters = Waiters()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        self._waiters.wake()
+
+    def clear(self) -> None:
+        self._set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        until = _deadline(timeout)
+        while not self._set:
+            if until is not None and world().seconds >= until:
+                break
+            self._waiters.wait(until)
+        return self._set
+
+
+class Queue:
+    def __init__(self, maxsize: int = 0) -> None:
+        self.maxsize = maxsize
+        self._items: deque[Any] = deque()
+        self._changed = Condition()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        with self._changed:
+            if not self._changed.wait_for(
+                lambda: not self.maxsize or len(self._items) < self.maxsize,
+                timeout if block else 0.0,
+            ):
+                raise Full
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._items, timeout if block else 0.0):
+                raise Empty
+            item = self._items.popleft()
+            self._changed.notify_all()
+            return item
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
+
+    def put_nowait(self, item: Any) -> None:
+        self.put(item, block=False)
+
+    def empty(self) -> bool:
+        return not self._items
+
+    def qsize(self) -> int:
+        return len(self._items)
+
+
+class Thread:
+    def __init__(
+        self,
+        group: None = None,
+        target: Callable[..., object] | None = None,
+        name: str | None = None,
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        daemon: bool | None = None,
+    ) -> None:
+        self.name, self.daemon = name or "thread", daemon
+        self._target, self._args, self._kwargs = target, tuple(args), kwargs or {}
+        self._fiber: Fiber | None = None
+        self._ended = Event()
+
+    def start(self) -> None:
+        self._fiber = world().spawn(self._run, self.name)
+
+    def _run(self) -> None:
+        try:
+            self.run()
+        except GreenletExit:
+            raise
+        except BaseException as error:
+            if World.current is not None and not World.current.over:
+                World.current.failures.append((self.name, error))
+        finally:
+            if World.current is not None:
+                self._ended.set()
+
+    def run(self) -> None:
+        if self._target:
+            self._target(*self._args, **self._kwargs)
+
+    def join(self, timeout: float | None = None) -> None:
+        self._ended.wait(timeout)
+
+    def is_alive(self) -> bool:
+        return self._fiber is not None and not self._ended.is_set()
+
+    @property
+    def ident(self) -> int | None:
+        return None if self._fiber is None else id(self._fiber)
+
+
+class Timer(Thread):
+    def __init__(self, interval: float, function: Callable[..., object]) -> None:
+        super().__init__(target=function)
+        self._interval, self._cancelled = interval, Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def run(self) -> None:
+        if not self._cancelled.wait(self._interval):
+            super().run()
+
+
+class Future:
+    def __init__(self) -> None:
+        self._done = Event()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._cancelled = self._running = False
+        self._callbacks: list[Callable[[Any], object]] = []
+
+    @classmethod
+    def __class_getitem__(cls, _: Any) -> type[Future]:
+        return cls
+
+    def set_result(self, result: Any) -> None:
+        self._result = result
+        self._end()
+
+    def set_exception(self, error: BaseException | None) -> None:
+        self._error = error
+        self._end()
+
+    def _end(self) -> None:
+        self._done.set()
+        for callback in self._callbacks:
+            callback(self)
+
+    def result(self, timeout: float | None = None) -> Any:
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._result
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self._done.wait(timeout):
+            raise TimeoutError
+        if self._cancelled:
+            raise CancelledError
+        return self._error
+
+    def cancel(self) -> bool:
+        if self._running or self._done.is_set():
+            return False
+        self._cancelled = True
+        self._end()
+        return True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def running(self) -> bool:
+        return self._running and not self._done.is_set()
+
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        if self.done():
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+
+class ThreadPoolExecutor:
+    def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "pool") -> None:
+        self._most = max_workers or 8
+        self._name = thread_name_prefix
+        self._waiting: deque[tuple[Future, Callable[..., Any], Any, Any]] = deque()
+        self._workers: list[Thread] = []
+        self._busy = 0
+
+    def submit(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+        future = Future()
+        self._waiting.append((future, call, args, kwargs))
+        if self._busy < self._most:
+            self._busy += 1
+            worker = Thread(target=self._work, name=self._name)
+            self._workers.append(worker)
+            worker.start()
+        return future
+
+    def _work(self) -> None:
+        while self._waiting:
+            future, call, args, kwargs = self._waiting.popleft()
+            if future.cancelled():
+                continue
+            future._running = True
+            try:
+                result = call(*args, **kwargs)
+            except GreenletExit:
+                raise
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        self._busy -= 1
+
+    def map(self, call: Callable[..., Any], *iterables: Iterable[Any]) -> Iterator[Any]:
+        futures = [self.submit(call, *args) for args in zip(*iterables, strict=False)]
+        return (future.result() for future in futures)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            for future, *_ in self._waiting:
+                future.cancel()
+        if wait:
+            for worker in self._workers:
+                worker.join()
+
+    def __enter__(self) -> ThreadPoolExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+
+def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Iterator[Future]:
+    left = list(futures)
+    changed = Event()
+    for future in left:
+        future.add_done_callback(lambda _: changed.set())
+    while left:
+        done = [future for future in left if future.done()]
+        for future in done:
+            left.remove(future)
+            yield future
+        if not done:
+            changed.clear()
+            changed.wait()
+
+
+def _time() -> float:
+    return EPOCH + world().now() + getattr(world().process, "clock_ahead", 0.0)
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.fromtimestamp(_time(), dt.UTC)
+
+
+class _Current:
+    """The present thread, as far as the product asks for it."""
+
+    @property
+    def ident(self) -> int:
+        return id(world().fiber)
+
+    @property
+    def name(self) -> str:
+        return world().fiber.name
+
+
+#: Name in shipper.runtime → what stands in for it.
+STAND_INS: dict[str, Any] = {
+    "Condition": Condition,
+    "Event": Event,
+    "Full": Full,
+    "Future": Future,
+    "Lock": Lock,
+    "Queue": Queue,
+    "RLock": RLock,
+    "Thread": Thread,
+    "ThreadPoolExecutor": ThreadPoolExecutor,
+    "Timer": Timer,
+    "as_completed": as_completed,
+    "current_thread": _Current,
+    "get_ident": lambda: id(world().fiber),
+    "main_thread": _Current,
+    "monotonic": lambda: world().now(),
+    "now": _now,
+    "sleep": lambda seconds: world().sleep(seconds),
+    "threads": lambda: [],
+    "time": _time,
+    "time_ns": lambda: int(_time() * 1e9),
+    "token_hex": lambda size=32: world().random.randbytes(size).hex(),
+}
+
+
+@contextmanager
+def installed(*, more: Sequence[tuple[Any, str, Any]] = ()) -> Iterator[None]:
+    """Put the stand-ins in the place of shipper.runtime, and ``more`` (owner, name, value), while
+    the block runs."""
+    places = [(runtime, name, value) for name, value in STAND_INS.items()] + list(more)
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    for owner, name, value in places:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+__all__ = ["STAND_INS", "Stuck", "installed"]

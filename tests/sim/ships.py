@@ -1,0 +1,301 @@
+"""Histories of runs: the real steps, lanes and ledger, over a source and clusters that misbehave.
+
+Runs interleave, are killed at any point or paused, lose answers, and meet leaders that do not know
+that they were replaced. At the end a run without faults ships what is left. Then each topic must
+hold each line once.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsspec.implementations.memory import MemoryFileSystem
+
+from shipper import runtime
+from shipper.config.cluster import Cluster
+from shipper.config.pipeline import Pipeline
+from shipper.driver import plan as plan_step
+from shipper.driver import progress
+from shipper.driver import run as run_module
+from shipper.driver import ship as ship_step
+from shipper.driver.context import RunContext
+from shipper.report.plan_result import PlanResult
+from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
+from tests.sim import clients
+from tests.sim.broker import SimCluster
+from tests.sim.engine import FilesEngine
+from tests.sim.primitives import installed
+from tests.sim.source import ROOT, SPLIT_BYTES, SimSource, topic_of
+from tests.sim.world import Fiber, Process, World
+
+TOPICS = ("logs.a", "logs.b")
+_START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
+_MOST_SECONDS = 8_000.0
+
+
+class Wrong(Exception):
+    """A history broke a promise."""
+
+
+@dataclass
+class Run:
+    """One run of the pipeline."""
+
+    name: str
+    tasks: int = 2
+    lanes: int = 2
+    ended: bool = False
+    """True if its process came to its end."""
+    code: int = -1
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What a history does, besides what its seed decides."""
+
+    clusters: int = 1
+    rotates: bool = False
+    """True if files are renamed, and others begin at their paths."""
+    grows: bool = False
+
+
+def pipeline_of(run: Run, clusters: Sequence[str]) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "pipeline": "sim",
+            "source": {
+                "path": ROOT,
+                "split_size": f"{SPLIT_BYTES}B",
+                "settle": "0s",
+                "on_replaced": "continue",
+                "when_empty": "succeed",
+            },
+            "routes": [{"topic": TOPICS[0], "when": "value LIKE 'a%'"}, {"topic": TOPICS[1]}],
+            "clusters": list(clusters),
+            "delivery": {
+                "chunk_size": "10kB",
+                "batch_size": "5kB",
+                "lanes": run.lanes,
+                "lease": "5s",
+                "lease_wait": "40s",
+                "metadata_wait": "30s",
+                "transaction_timeout": "10s",
+            },
+            "runner": {"cores": run.tasks},
+            "runs_uri": "memory://runs",
+        }
+    )
+
+
+def cluster_of(name: str) -> Cluster:
+    return Cluster.model_validate({"cluster": name, "bootstrap": f"{name}:9092"})
+
+
+class History:
+    """One seed: clusters, a source, and runs that interleave."""
+
+    def __init__(self, world: World, habits: Habits) -> None:
+        self.world, self.habits = world, habits
+        self.names = ["one", "two"][: habits.clusters]
+        self.clusters = {name: SimCluster(world, name) for name in self.names}
+        self.source = SimSource(world)
+        self.runs: list[Run] = []
+        self._numbers = itertools.count()
+        self._hurts = True
+        chance = world.random
+        self._kill_share = chance.choice((0.0, 0.2, 0.5))
+        self._pause_share = chance.choice((0.0, 0.2, 0.5))
+
+    def play(self) -> None:
+        """Let the runs interleave, then let one finish, and compare."""
+        self._set_up()
+        begun = []
+        for number in range(self.world.random.randint(1, 3)):
+            name = f"r{number}"
+            if self.runs and self.world.chance(0.2):
+                name = self.runs[-1].name  # the same run, tried again from its first step
+            run = Run(name, self.world.random.randint(1, 2), self.world.random.randint(1, 2))
+            self.runs.append(run)
+            begun.append(self._begin(run))
+            runtime.sleep(self.world.random.choice((0.0, 0.5, 5.0, 30.0)))
+            self._trouble()
+        for fiber, process in begun:
+            while not fiber.done and not process.dead:
+                runtime.sleep(1.0)
+        self._heal()
+        last = Run("last", tasks=1, lanes=1)
+        fiber, _ = self._begin(last)
+        while not fiber.done:
+            runtime.sleep(1.0)
+        if last.code:
+            raise Wrong(f"a healthy run failed: exit code {last.code}")
+        self._compare()
+
+    def _set_up(self) -> None:
+        chance, network = self.world.random, clients.Network
+        clients.CLUSTERS.clear()
+        for name, cluster in self.clusters.items():
+            clients.CLUSTERS[f"{name}:9092"] = cluster
+            for topic in TOPICS:
+                cluster.create(topic, chance.randint(1, 3))
+            cluster.marker_seconds = chance.choice((0.0, 0.05, 2.0))
+        network.latency = chance.choice((0.002, 0.02, 0.2))
+        network.lost_requests = chance.choice((0.0, 0.0, 0.01, 0.05))
+        network.late_requests = chance.choice((0.0, 0.5, 1.0))
+        network.lost_answers = chance.choice((0.0, 0.0, 0.01, 0.05))
+        for number in range(chance.randint(1, 3)):
+            self.source.write(f"{ROOT}f{number}.log", chance.randint(1, 30))
+
+    def _heal(self) -> None:
+        """End all faults."""
+        self._hurts = False
+        network = clients.Network
+        network.lost_requests = network.lost_answers = 0.0
+        network.latency = 0.002
+        for cluster in self.clusters.values():
+            cluster.down_until = 0.0
+            for topic in cluster.topics.values():
+                for part in topic.partitions:
+                    part.stale = None
+
+    def _begin(self, run: Run) -> tuple[Fiber, Process]:
+        process = Process(f"{run.name}.driver")
+        self.may_hurt(process)
+        return self.world.spawn(lambda: self._run(run), "driver", process), process
+
+    def may_hurt(self, process: Process) -> None:
+        """Arm a kill or a pause of the process, at some moment of its life."""
+        if not self._hurts:
+            return
+        world, chance = self.world, self.world.random
+        switches = int(2 ** (chance.random() * 10))
+        if chance.random() < self._kill_share:
+            process.struck_after, process.strike = switches, lambda: world.kill(process)
+        elif chance.random() < self._pause_share:
+            seconds = chance.choice((1.0, 7.0, 15.0, 45.0, 120.0))
+            process.struck_after = switches
+            process.strike = lambda: world.pause(process, seconds)
+
+    def _trouble(self) -> None:
+        """Let something happen to the clusters and to the source."""
+        chance = self.world.random
+        for name, cluster in self.clusters.items():
+            ledger = cluster.topics.get(cluster_of(name).ledger_topic("sim"))
+            if ledger and chance.random() < 0.2:
+                cluster.depose(
+                    cluster_of(name).ledger_topic("sim"),
+                    chance.randint(0, 1),
+                    chance.choice((3.0, 20.0, 100.0)),
+                )
+            if ledger and chance.random() < 0.2:
+                for part in ledger.partitions:
+                    part.compact(self.world)
+            if chance.random() < 0.1:
+                cluster.down_until = self.world.seconds + chance.choice((1.0, 10.0, 40.0))
+        if self.habits.grows and chance.random() < 0.5:
+            path = chance.choice(sorted(self.source.files))
+            self.source.grow(path, chance.randint(1, 20))
+        if self.habits.rotates and chance.random() < 0.5:
+            self._rotate(chance.choice(sorted(self.source.files)))
+        if chance.random() < 0.3:
+            number = len(self.source.written)
+            self.source.write(f"{ROOT}n{number}.log", chance.randint(1, 30))
+
+    def _rotate(self, path: str) -> None:
+        name = path.removeprefix(ROOT).partition(".")[0]
+        self.source.rename(path, f"{ROOT}{name}.old{next(self._numbers)}")
+        if self.world.chance(0.7):
+            self.source.write(path, self.world.random.randint(1, 30))
+
+    def _run(self, run: Run) -> None:
+        try:
+            run.code = run_module.run_steps(self._context(run), self._steps())
+            run.ended = True
+        except Exception as error:
+            if not self.world.over:
+                self.world.failures.append((run.name, error))
+            raise
+        self.world.tell(f"{run.name} ended with {run.code}")
+
+    def _steps(self) -> list[str]:
+        steps = ["plan", "gate_source"]
+        for name in self.names:
+            steps += [f"ship:{name}", f"gate_delivery:{name}"]
+        return steps
+
+    def _context(self, run: Run) -> RunContext:
+        window = Window(_START, _START + dt.timedelta(hours=1))
+        pipeline = pipeline_of(run, self.names)
+        return RunContext(
+            pipeline=pipeline,
+            clusters={name: cluster_of(name) for name in self.names},
+            config_dir=Path(),
+            window=window,
+            folder=RunFolder("memory://runs", "sim", window.start, window.end, run.name),
+            engine=FilesEngine(pipeline, self.source, run.name, self.may_hurt),  # type: ignore[arg-type]
+        )
+
+    def _compare(self) -> None:
+        """Compare each topic with the truth. A file that the last run left out with a warning may
+        be missing, and never doubled."""
+        wanted = Counter(self.source.truth())
+        named = self._left_out()
+        for name, cluster in self.clusters.items():
+            found = Counter(line for topic in TOPICS for line in cluster.values(topic))
+            missing, doubled = wanted - found, found - wanted
+            if doubled:
+                raise Wrong(f"{name}: doubled {_shown(doubled)}")
+            if behind := Counter({line: n for line, n in missing.items() if line not in named}):
+                raise Wrong(f"{name}: missing {_shown(behind)}")
+            for number, topic in enumerate(TOPICS):
+                if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
+                    raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
+
+    def _left_out(self) -> set[bytes]:
+        """Return the lines of files that the last run named as left out."""
+        folder = self._context(Run("last")).folder
+        plan = folder.need("plan", PlanResult)
+        paths = {one.path for one in plan.left_out if one.warns}
+        return {
+            file.line(index)
+            for path, file in self.source.files.items()
+            if path in paths
+            for index in range(file.lines)
+        }
+
+
+def _shown(lines: Counter[bytes]) -> str:
+    first = ", ".join(line.rstrip(b".").decode() for line in sorted(lines)[:3])
+    return f"{sum(lines.values())} lines: {first} …"
+
+
+def _tell(text: str) -> None:
+    if World.current is not None:
+        World.current.tell(f"says: {text}")
+
+
+def play(world: World, habits: Habits | None = None) -> None:
+    """Play the world's seed. Raises Wrong, Stuck, or whatever the product let through."""
+    play_history(world, lambda: History(world, habits or Habits()))
+
+
+def play_history(world: World, history: Callable[[], History]) -> None:
+    """Play a history in the world."""
+    MemoryFileSystem.store.clear()
+    places: list[tuple[Any, str, Any]] = [
+        *clients.places(),
+        *((module, "say", _tell) for module in (plan_step, progress, run_module, ship_step)),
+        (run_module, "_note", lambda *_: None),
+    ]
+    with installed(more=places):
+        world.run(lambda: history().play(), _MOST_SECONDS)
+        if world.failures:
+            name, error = world.failures[0]
+            raise Wrong(f"thread {name} died: {type(error).__name__}: {error}") from error

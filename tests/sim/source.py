@@ -1,0 +1,88 @@
+"""A source whose files appear, grow, and are renamed or replaced at any moment.
+
+Every line that was ever written says which it is, so that it can be told where it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.sim.world import EPOCH, World
+
+LINE_BYTES, SPLIT_LINES = 4096, 16  # a split has 64 KiB, the least that a pipeline takes
+SPLIT_BYTES = LINE_BYTES * SPLIT_LINES
+ROOT = "file:///logs/"
+_HEADER = b"time,service,status".ljust(LINE_BYTES - 1, b".")
+
+
+@dataclass
+class SourceFile:
+    """A file. ``number`` tells it from every other one that was ever written."""
+
+    number: int
+    lines: int
+    modified_ms: int
+    headed: bool = False
+    """True if the first line is a header, which each file with one begins with."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.lines * LINE_BYTES
+
+    def line(self, index: int) -> bytes:
+        if self.headed and index == 0:
+            return _HEADER
+        return f"file {self.number} line {index}".encode().ljust(LINE_BYTES - 1, b".")
+
+    def split(self, start: int, size_bytes: int) -> list[bytes]:
+        """Return the lines of the split that begins at byte ``start``, of a file of that size."""
+        first = start // LINE_BYTES
+        end = min(first + SPLIT_LINES, size_bytes // LINE_BYTES)
+        return [self.line(index) for index in range(first, end)]
+
+
+def topic_of(line: bytes) -> int:
+    """Return the index of the topic that a line goes to."""
+    return line.rstrip(b".")[-1] % 2
+
+
+@dataclass
+class SimSource:
+    """One folder."""
+
+    world: World
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    written: list[SourceFile] = field(default_factory=list)
+    """Every file that ever was: the truth."""
+
+    def _now_ms(self) -> int:
+        return int((EPOCH + self.world.seconds) * 1000)
+
+    def write(self, path: str, lines: int, *, headed: bool = False) -> SourceFile:
+        """Write a new file at ``path``."""
+        file = SourceFile(len(self.written), lines, self._now_ms(), headed)
+        self.world.tell(f"{path} is written: file {file.number}, {lines} lines")
+        self.files[path] = file
+        self.written.append(file)
+        return file
+
+    def grow(self, path: str, lines: int) -> None:
+        file = self.files[path]
+        file.lines += lines
+        file.modified_ms = max(self._now_ms(), file.modified_ms + 1)
+        self.world.tell(f"{path} grows to {file.lines} lines")
+
+    def rename(self, path: str, to: str) -> None:
+        self.world.tell(f"{path} is renamed to {to}")
+        self.files[to] = self.files.pop(path)
+
+    def remove(self, path: str) -> None:
+        self.world.tell(f"{path} is removed")
+        del self.files[path]
+
+    def truth(self) -> Iterator[bytes]:
+        """Yield every line that was ever written, each as often as it was."""
+        for file in self.written:
+            for index in range(file.lines):
+                yield file.line(index)
