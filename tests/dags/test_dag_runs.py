@@ -124,7 +124,7 @@ def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave
         assert call["skip_reason"] == (f"a half hour is right (dag_test, DAG run {dag_run.run_id})")
     assert len({call["reship_id"] for call in spark.calls}) == 1
     assert (
-        "at most 5MB/s to each cluster; without the source checks rows: a half hour is right"
+        "at most 5MB/s to each cluster; without the checks rows: a half hour is right"
         in "".join(capsys.readouterr())
     )
 

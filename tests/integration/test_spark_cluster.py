@@ -450,28 +450,6 @@ def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["standalone", "local"])
-def test_memory_that_runs_out_is_told_with_the_key_that_helps(
-    tmp_path: Path, kafka: KafkaServer, kind: str
-) -> None:
-    """Lines of 60 MB do not fit into 512 MB."""
-    world = World(tmp_path / "world", kafka.bootstrap)
-    with (world.logs / "a.log").open("wb") as log:
-        for _ in range(8):
-            log.write(b"x" * 60_000_000 + b"\n")
-    sections: dict[str, Any] = {"records": {"max_line": "64MiB"}}
-    if kind == "local":
-        world.write_pipeline(runner={"driver_memory": "512m"}, **sections)
-        world.fails(code=1, says="`runner.driver_memory`.*SHIP-809")
-        return
-    with SparkServer(tmp_path / "spark", workers=1, die_with_parent=True) as spark:
-        runner = {"kind": kind, "master": spark.master, "conf": _ON_LOOPBACK}
-        world.write_pipeline(runner=runner, **sections)
-        said = world.fails(code=1, says="`spark.executor.memory`.*SHIP-809")
-        assert "`runner.driver_memory`" not in said
-
-
-@pytest.mark.long
 def test_executors_with_another_shipper_send_nothing_and_say_so(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
