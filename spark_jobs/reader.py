@@ -112,7 +112,11 @@ def count_records(
     """Read pieces in this process's Java, without Spark, and return how many records they hold: for
     a sample, which is no work for a cluster."""
     counted = hadoop.jvm.shipper.lines.RecordCount.count(
-        _packed(pieces), limits.max_line, bytearray(limits.framing.packed()), hadoop.conf
+        _packed(pieces),
+        limits.max_line,
+        bytearray(limits.framing.packed()),
+        round(limits.wait_seconds),
+        hadoop.conf,
     )
     return _reports(counted)
 

@@ -74,7 +74,7 @@ record ReaderFactory(
         @Override
         public boolean next() throws IOException {
             while (rows.isEmpty()) {
-                if (records == null && at + 1 >= pieces.length) {
+                if (records == null && !again && at + 1 >= pieces.length) {
                     return false;
                 }
                 try {

@@ -13,8 +13,8 @@ public final class RecordCount {
     private RecordCount() {}
 
     /** See {@link Report#packed}. Parameters as of {@link LineSource#begin}. */
-    public static String count(byte[] packed, int maxLine, byte[] framing, Configuration conf) throws IOException {
-        LineSource.Limits limits = new LineSource.Limits(maxLine, 0, Framing.unpack(framing), false, 0);
+    public static String count(byte[] packed, int maxLine, byte[] framing, long waitSeconds, Configuration conf) throws IOException {
+        LineSource.Limits limits = new LineSource.Limits(maxLine, 0, Framing.unpack(framing), false, waitSeconds);
         SerializableConfiguration configured = new SerializableConfiguration(Content.configured(conf));
         return Report.packed(Piece.unpack(packed).parallelStream().map(piece -> count(piece, limits, configured)).toList());
     }
