@@ -12,13 +12,12 @@ from zoneinfo import ZoneInfo
 import pendulum
 import pytest
 from dag_world import Config
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from test_dag_bag import bag, serialized
 
 from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
-from shipper_airflow.timetable import EveryWindow, Windows
 from shipper_airflow.window import window_of_run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
@@ -34,11 +33,11 @@ def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> Non
     monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
 
 
-def stored_dag() -> Any:
+def stored_dag(name: str = "web") -> Any:
     """The DAG as the scheduler has it."""
     from airflow.serialization.serialized_objects import DagSerialization
 
-    return DagSerialization.deserialize_dag(serialized(bag().dags["web"]))
+    return DagSerialization.deserialize_dag(serialized(bag().dags[name]))
 
 
 def runs_due(
@@ -107,7 +106,9 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
     )
 
 
-def keep_runs(session: Any, first: dt.datetime, runs: list[tuple[int, Any]]) -> None:
+def keep_runs(
+    session: Any, first: dt.datetime, runs: list[tuple[int, Any]], name: str = "web"
+) -> None:
     """Keep runs over the hours that begin so many hours after ``first``."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunTriggeredByType
@@ -116,7 +117,7 @@ def keep_runs(session: Any, first: dt.datetime, runs: list[tuple[int, Any]]) -> 
         start = pendulum.instance(first + at * HOUR)
         session.add(
             DagRun(
-                dag_id="web",
+                dag_id=name,
                 run_id=f"{kind}{at}",
                 run_type=kind,
                 logical_date=start,
@@ -175,31 +176,36 @@ def test_other_runs_ahead_of_a_schedule_that_is_held_up_leave_no_window_out(
 def test_a_tick_whose_logical_date_is_taken_is_passed_over(
     config: Config, schedule: str, last: int | None, taken: list[int], goes_on_at: int
 ) -> None:
-    """The scheduler asks for the run after the one that it meets in its way."""
+    """The scheduler asks for the run after the one that it meets in its way. The timetable looks
+    in the database by a session of its own, so what stands there has a name that no other test
+    has, and is removed."""
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from airflow.utils.types import DagRunType
 
-    config.pipeline("web", schedule=schedule)
-    dag, first = stored_dag(), THIS_HOUR - 12 * HOUR
+    config.pipeline("taken", schedule=schedule)
+    dag, first = stored_dag("taken"), THIS_HOUR - 12 * HOUR
     with create_session() as session:
-        keep_runs(session, first, [(at, DagRunType.MANUAL) for at in taken])
+        keep_runs(session, first, [(at, DagRunType.MANUAL) for at in taken], "taken")
         if last is not None:
-            keep_runs(session, first, [(last, DagRunType.SCHEDULED)])
+            keep_runs(session, first, [(last, DagRunType.SCHEDULED)], "taken")
         session.merge(DagBundleModel(name="dags-folder"))
         session.flush()
-        model = DagModel(dag_id="web", bundle_name="dags-folder")
+        model = DagModel(dag_id="taken", bundle_name="dags-folder")
         model.next_dagrun = pendulum.instance(first + taken[0] * HOUR)
         session.add(model)
         session.flush()
         in_the_way = session.scalar(
-            select(DagRun).where(DagRun.dag_id == "web", DagRun.logical_date == model.next_dagrun)
+            select(DagRun).where(DagRun.dag_id == "taken", DagRun.logical_date == model.next_dagrun)
         )
         model.calculate_dagrun_date_fields(dag, reference_run=in_the_way)
-        assert model.next_dagrun == first + goes_on_at * HOUR
+        next_one = model.next_dagrun
         session.rollback()
+        session.execute(delete(DagRun).where(DagRun.dag_id == "taken"))
+        session.execute(delete(DagModel).where(DagModel.dag_id == "taken"))
+    assert next_one == first + goes_on_at * HOUR
 
 
 @pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
@@ -344,6 +350,8 @@ def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(
 ) -> None:
     from airflow.timetables.base import DataInterval, TimeRestriction
 
+    from shipper_airflow.timetable import Windows
+
     zone, day = night
     noon = dt.datetime.fromisoformat(f"{day}T12:00Z")
     for hours in HOURS:
@@ -366,6 +374,8 @@ def test_on_the_day_of_a_change_the_latest_settled_window_is_due(
     cron: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.timetables.base import TimeRestriction
+
+    from shipper_airflow.timetable import EveryWindow, Windows
 
     for zone, days in CHANGES.items():
         ticks = Ticks(Schedule(cron=cron, timezone=zone))
