@@ -37,6 +37,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from shipper_tools.dev.airflow import Airflow, AirflowError
 from shipper_tools.dev.console_consumer import read_topic
+from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
@@ -247,7 +248,7 @@ class LiveHour(Record):
 
     def ask(self) -> None:
         """Look at Airflow's runs, then compare each pipeline's gaps."""
-        with contextlib.suppress(AirflowError):  # while it is down, or on its way
+        with contextlib.suppress(DevServerError):  # while it is down, or on its way
             self._look_at_runs()
         for name in self.names:
             begun = time.time()
@@ -323,7 +324,7 @@ class LiveHour(Record):
         path, said = f"dags/{run.pipeline}/dagRuns/{run.run_id}/taskInstances", []
         for task in self.airflow.call("GET", path)["task_instances"]:
             for attempt in range(1, task["try_number"] + 1) if task["state"] == "failed" else ():
-                with contextlib.suppress(AirflowError):
+                with contextlib.suppress(DevServerError):
                     log = self.airflow.call("GET", f"{path}/{task['task_id']}/logs/{attempt}")[
                         "content"
                     ]

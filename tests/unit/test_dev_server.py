@@ -89,19 +89,29 @@ def test_a_server_that_only_repeats_itself_is_given_up(
     assert stuck.looks < 20
 
 
-def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(tmp_path: Path) -> None:
+def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     airflow, asked = Airflow(tmp_path, {}), []
 
-    def look() -> str:
-        asked.append("dagRuns")
+    def request(method: str, path: str, body: object) -> dict[str, int]:
+        asked.append(method)
         if len(asked) < 4:
-            raise AirflowSilent("Airflow does not answer GET dagRuns: timed out")
-        return "scheduled"
+            raise AirflowSilent(f"Airflow does not answer {method} {path}: timed out")
+        return {"total_entries": 0}
 
+    monkeypatch.setattr(airflow, "_request", request)
     airflow._folders()
     airflow._spawn("standalone", [sys.executable, "-c", "import time; time.sleep(60)"])
-    assert airflow.wait("start a run", look) == "scheduled"
-    airflow.stop()
+    try:
+        assert airflow.call("GET", "dagRuns") == {"total_entries": 0}
+        assert asked == ["GET"] * 4
+        asked.clear()
+        with pytest.raises(AirflowSilent):
+            airflow.call("POST", "dagRuns", {})
+        assert asked == ["POST"], "what changes something is not sent again"
+    finally:
+        airflow.stop()
 
 
 def test_a_server_that_has_not_answered_yet_is_starting(tmp_path: Path, shipper: Command) -> None:

@@ -138,7 +138,15 @@ class Airflow(Server):
         return done.stdout
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return the answer to a request to ``/api/v2/PATH``. Raises AirflowError."""
+        """Return the answer to a request to ``/api/v2/PATH``. A question that a busy Airflow does
+        not answer in time is put again, as long as its logs show progress. Raises AirflowError,
+        ServerDied."""
+        if method != "GET":
+            return self._request(method, path, body)
+        (answer,) = self.wait(f"answer GET {path}", lambda: (self._request("GET", path, None),))
+        return answer
+
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         # Nobody has to log in, but each request needs a token.
         self._token = self._token or json_at(f"{self.url}/auth/token", 30).get("access_token", "")
         if not self._token:
