@@ -16,7 +16,7 @@ from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.numbered import Kill
 from tests.chaos.world import END_TXN, Pipe, Ship
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka]
 New = Callable[..., Pipe]
 
 #: A request that is not answered within this is given up by librdkafka: 60 s by default.

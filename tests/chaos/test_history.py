@@ -17,7 +17,7 @@ from tests.chaos.history_model import FileVersion
 from tests.chaos.history_run import Strike
 from tests.chaos.history_world import HistoryRun, OneBroker, RunServer
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.mark.short

@@ -13,7 +13,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
 from tests.chaos.world import END_TXN, Pipe
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.mark.short

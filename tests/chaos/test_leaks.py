@@ -19,7 +19,7 @@ from tests.chaos import ship_numbered
 from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import Pipe
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kafka]
 
 _LANES = 4
 #: Its own, three brokers', three for the addresses that it was given, its coordinator's.

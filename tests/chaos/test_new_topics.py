@@ -13,7 +13,7 @@ from shipper.types import EncodedRecord
 from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.world import Site
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.mark.short

@@ -14,7 +14,7 @@ from shipper.kafka.client import ClusterClient
 from tests.chaos.numbered import identity_of, path_of
 from tests.chaos.world import Pipe, Ship
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka]
 
 _PARTITIONS = 6
 _RECORDS = 6000
@@ -61,7 +61,7 @@ def wait_for_home(pipe: Pipe, file: int, ship: Ship) -> int:
 def assert_each_file_in_order_in_one_partition(pipe: Pipe) -> None:
     pipe.assert_exact()
     places: dict[str, list[tuple[int, int, int]]] = {}
-    for record in read_records(pipe.site.kafka.bootstrap, pipe.topic, timeout_seconds=300):
+    for record in read_records(pipe.site.kafka.bootstrap, pipe.topic):
         path, _, ordinal = identity_of(record.value or b"")
         places.setdefault(path, []).append((record.partition, record.offset, ordinal))
     for path, found in places.items():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.world import Pipe, Ship
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka]
 New = Callable[..., Pipe]
 
 AGAIN = {"on_recreated": "resend"}

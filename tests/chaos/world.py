@@ -301,10 +301,7 @@ class Pipe:
 
     def read(self, topic: str) -> Counter[tuple[str, int, int]]:
         """Every committed record, by Java's consumer."""
-        return Counter(
-            identity_of(value)
-            for value in read_topic(self.site.kafka.bootstrap, topic, timeout_seconds=300)
-        )
+        return Counter(identity_of(value) for value in read_topic(self.site.kafka.bootstrap, topic))
 
     def count(self, topics: tuple[str, ...] | None = None, **changes: Any) -> Count:
         """``topics``: those to look at, all if None. ``changes``: of what should be there."""

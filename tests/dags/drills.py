@@ -1,12 +1,12 @@
-"""What the drills share: waiting, and the processes of a real Airflow and of its Spark sides, which
-drills kill."""
+"""Tests of a real Airflow: waiting, and its processes and those of its Spark sides, which a live
+hour kills."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 from shipper_tools.dev.airflow import Airflow
@@ -14,8 +14,13 @@ from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 
 from tests.waiting import wait_until
 
-wait_for = partial(wait_until, every_seconds=0.5)
-"""Each question costs an answer of Airflow's."""
+T = TypeVar("T")
+
+
+def wait_for(airflow: Airflow, holds: Callable[[], T], within_seconds: float = 300) -> T:
+    """Wait as :func:`wait_until` does, and for as long as Airflow gets on. Each look may cost an
+    answer of Airflow's."""
+    return wait_until(holds, within_seconds, every_seconds=0.5, progress=airflow.progress)
 
 
 @contextmanager

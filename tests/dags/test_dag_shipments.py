@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.shipments.feed import begin
 from shipper.windows.window import Window
 from tests.samples.shipments import Page, World, at, seconds
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
 
@@ -242,13 +242,10 @@ def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
                  if "data-state" in said}  # fmt: skip
         return shown == {"failed": "2 failed", "missing": "1 missing", "shipped": "1 shipped"}
 
-    deadline = time.monotonic() + 30
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(seen, 60, every_seconds=0.1)
     for thread in threading.enumerate():
         if thread.name == "shipments":
-            thread.join(30)
+            thread.join()
     # An index that cannot be made, or that this user may not write, harms no page but its own.
     world.index.unlink()
     world.index.mkdir()

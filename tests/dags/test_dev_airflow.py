@@ -20,11 +20,12 @@ from shipper_tools.dev import servers, state
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.postgres import why_no_postgres
 
+from tests.waiting import wait_until
+
 pytestmark = [
     pytest.mark.airflow,
     pytest.mark.scheduler,
     pytest.mark.long,
-    pytest.mark.timeout(1200),
 ]
 
 
@@ -39,9 +40,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 def dev(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "shipper", "dev", *arguments]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=400, check=False
-    )
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def up(home: Path, config: Config) -> str:
@@ -53,21 +52,19 @@ def up(home: Path, config: Config) -> str:
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    with urllib.request.urlopen(f"{url}/auth/token", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}/auth/token", timeout=300) as answer:
         token = json.loads(answer.read())["access_token"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     request = urllib.request.Request(
         f"{url}/api/v2/{path}", json.dumps(body).encode() if body else None, headers
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read())
 
 
-def seconds_until(holds: Callable[[], bool], within: float = 120) -> float:
+def seconds_until(holds: Callable[[], bool]) -> float:
     started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < within
-        time.sleep(0.25)
+    wait_until(holds, every_seconds=0.25)
     return time.monotonic() - started
 
 
@@ -79,7 +76,7 @@ def airflow(home: Path, *arguments: str) -> str:
     environment["AIRFLOW_HOME"] = str(home / "airflow")
     command = [str(Path(sys.executable).with_name("airflow")), *arguments]
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=120, check=True
+        command, env=environment, capture_output=True, text=True, check=True
     ).stdout
 
 

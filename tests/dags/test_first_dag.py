@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from drills import wait_for
 from shipper_tools.dev import servers
 from shipper_tools.dev.ports import free_port
+
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.scheduler,
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.long,
-    pytest.mark.timeout(900),
 ]
 
 START = Path(__file__).resolve().parents[2] / "docs" / "start"
@@ -57,7 +57,6 @@ class Reader:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=300,
             check=False,
         )
         assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
@@ -77,6 +76,10 @@ class Reader:
 
     def knows(self, dag: str) -> bool:
         return dag in [each["dag_id"] for each in self.airflow_says("dags list")]
+
+    def servers_said(self) -> int:
+        """Return the bytes in the servers' logs."""
+        return sum(log.stat().st_size for log in (self.folder / ".dev").rglob("*.log"))
 
     def lines(self) -> int:
         return int(self.do("shipper dev read logs.mine | wc -l"))
@@ -106,9 +109,9 @@ def test_whoever_reads_only_the_start_has_dags_that_ran_green(reader: Reader) ->
             reader.do(text)
         elif unpaused := re.search(r"airflow dags unpause (\w+)", text):
             dag = unpaused[1]
-            wait_for(lambda dag=dag: reader.knows(dag), 90)
+            wait_until(lambda dag=dag: reader.knows(dag), progress=reader.servers_said)
             reader.do(text)
-            wait_for(lambda dag=dag: "success" in reader.runs(dag), 240)
+            wait_until(lambda dag=dag: "success" in reader.runs(dag), progress=reader.servers_said)
             assert "failed" not in reader.runs(dag)
             assert reader.lines() == {"mine": 1500, "hourly": 1700}[dag]
         else:

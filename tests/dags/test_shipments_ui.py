@@ -89,6 +89,7 @@ class Person:
             [{"name": "_token", "value": login.json()["access_token"], "url": self.url}]
         )
         self.page = self.context.new_page()
+        self.page.set_default_timeout(300_000)  # on a busy machine, too
         self.problems: list[str] = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._said)
@@ -104,7 +105,7 @@ class Person:
         """The page in its frame."""
         self.page.goto(f"{self.url}/{where}")
         frame = self.page.frame_locator("iframe")
-        frame.locator("#rows tr").first.wait_for(timeout=60_000)
+        frame.locator("#rows tr").first.wait_for()
         return frame
 
 
@@ -135,13 +136,13 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             admin = Person(chromium, standalone.url, "admin")
-            wait_for(lambda: admin.api("GET", "dags").json()["total_entries"] == 2)
+            wait_for(standalone, lambda: admin.api("GET", "dags").json()["total_entries"] == 2)
             log_in_on_the_way(chromium, standalone.url)
             find_in_the_menu(admin)
             follow_links(admin)
             only_look(Person(chromium, standalone.url, "viewer"))
-            ship_a_window(admin, spark)
-            backfill(admin, spark)
+            ship_a_window(standalone, admin, spark)
+            backfill(standalone, admin, spark)
             assert admin.problems == []
         finally:
             chromium.close()
@@ -210,7 +211,7 @@ def only_look(viewer: Person) -> None:
     assert viewer.problems == []
 
 
-def ship_a_window(admin: Person, spark: FakeSpark) -> None:
+def ship_a_window(airflow: Airflow, admin: Person, spark: FakeSpark) -> None:
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -227,10 +228,11 @@ def ship_a_window(admin: Person, spark: FakeSpark) -> None:
     window = {"window_start": "2026-11-01T02:00:00Z", "window_end": "2026-11-01T03:00:00Z"}
     assert run["conf"] == {**window, "clusters": ["far"]}
     wait_for(
+        airflow,
         lambda: any(
             call["step"] == "ship:far" and call["window"].startswith("2026-11-01T02")
             for call in spark.calls
-        )
+        ),
     )
     said.get_by_role("link", name="See it in Airflow").click()
     admin.page.wait_for_url("**/dags/web/runs/manual__**")
@@ -250,7 +252,7 @@ def runs_of(admin: Person) -> list[dict[str, Any]]:
     return found
 
 
-def backfill(admin: Person, spark: FakeSpark) -> None:
+def backfill(airflow: Airflow, admin: Person, spark: FakeSpark) -> None:
     frame = admin.shipments()
     earlier(frame)
     frame.locator('tr[data-pipeline="web"]').get_by_role("link", name="web", exact=True).click()
@@ -271,14 +273,14 @@ def backfill(admin: Person, spark: FakeSpark) -> None:
         taken.or_(said.locator(".refused")).first.wait_for()
         return bool(taken.is_visible())
 
-    wait_for(started)
+    wait_for(airflow, started)
 
     def shipped() -> bool:
         return {call["window"][:13] for call in spark.calls if call["step"] == "ship:near"} >= {
             f"2026-11-01T{hour:02}" for hour in (2, 3, 4)
         }
 
-    wait_for(shipped)
+    wait_for(airflow, shipped)
     # What was asked for by hand and what was backfilled are runs over the same window.
     frame = admin.shipments()
     earlier(frame)

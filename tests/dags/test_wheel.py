@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.scheduler,
     pytest.mark.kafka,
     pytest.mark.spark,
-    pytest.mark.timeout(1500),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -269,7 +268,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         assert shipped.returncode == 0, shipped.stderr
         providers = airflow.call("GET", "providers")["providers"]
         assert "shipper" in [provider["package_name"] for provider in providers]
-        wait_for(lambda: dags(airflow) == ["copies", "copy", "web"])
+        wait_for(airflow, lambda: dags(airflow) == ["copies", "copy", "web"])
         for name in ("web", "copies"):
             airflow.call("PATCH", f"dags/{name}", {"is_paused": False})
         start, end = hour_of(7).split("/")
@@ -278,9 +277,9 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
             "dags/web/dagRuns",
             {"logical_date": None, "conf": {"window_start": start, "window_end": end}},
         )
-        done = wait_for(lambda: ended(airflow, "web", run["dag_run_id"]))
+        done = wait_for(airflow, lambda: ended(airflow, "web", run["dag_run_id"]))
         assert done["state"] == "success", airflow.home
-        triggered = wait_for(lambda: ended(airflow, "copies"))
+        triggered = wait_for(airflow, lambda: ended(airflow, "copies"))
         assert (triggered["state"], triggered["run_type"]) == ("success", "asset_triggered")
         assert import_errors(airflow) == ""
 
@@ -292,8 +291,8 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
                 "dags/shipper_faults.py": stale,
             },
         )
-        wait_for(lambda: "app" in dags(airflow))
-        wait_for(lambda: "OtherVersionError" in import_errors(airflow))
+        wait_for(airflow, lambda: "app" in dags(airflow))
+        wait_for(airflow, lambda: "OtherVersionError" in import_errors(airflow))
 
     def values(topic: str, partitions: int) -> list[str]:
         read = (read_committed(kafka.bootstrap, topic, part) for part in range(partitions))

@@ -16,7 +16,7 @@ from shipper.report.progress import ShipProgress
 
 from .world import lines_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _QUICK = {"lease": "2s", "lease_wait": "30s", "metadata_wait": "60s", "transaction_timeout": "20s"}
 

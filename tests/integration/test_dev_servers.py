@@ -76,7 +76,6 @@ def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProc
         env={**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200", **environ},
         capture_output=True,
         text=True,
-        timeout=180,
         check=False,
     )
 

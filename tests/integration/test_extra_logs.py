@@ -85,11 +85,11 @@ def is_exact(world: World, folder: Path) -> tuple[int, list[str]]:
     (ship,) = report.ships
     shipped: dict[str, Counter[bytes]] = {}
     too_long: Counter[str] = Counter()
-    for record in read_records(world.bootstrap, world.topic(), timeout_seconds=3600):
+    for record in read_records(world.bootstrap, world.topic()):
         shipped.setdefault((dict(record.headers)["file"] or b"").decode(), Counter())[
             record.value or b""
         ] += 1
-    for record in read_records(world.bootstrap, world.topic(".q"), timeout_seconds=3600):
+    for record in read_records(world.bootstrap, world.topic(".q")):
         too_long[(dict(record.headers)["shipper-file"] or b"").decode().removeprefix("file:")] += 1
     assert report.plan is not None
     problems = " ".join(

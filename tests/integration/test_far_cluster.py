@@ -27,7 +27,7 @@ from shipper.worker.receipt import Receipt
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 _RTT_MS = 150.0
 _RECORDS = 2000  # 2 files of a split: one transaction

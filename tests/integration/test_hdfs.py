@@ -329,7 +329,7 @@ def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world
         while world.ledger_count() == 0 and ship.poll() is None:
             time.sleep(0.05)
         server.stop_datanode()
-        said = ship.communicate(timeout=300)[1]
+        said = ship.communicate()[1]
     finally:
         ship.kill()
         server.launch_datanode()

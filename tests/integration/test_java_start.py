@@ -65,7 +65,6 @@ def test_a_run_starts_spark_once_with_our_words_alone_and_a_plan_or_nothing_to_s
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert len(list(events.iterdir())) == 1, "one for all steps of a run"
@@ -219,7 +218,7 @@ def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
     (tmp_path / "a.log").rename(planned)
     ship = world.steps("a", "ship:local")
     try:
-        _, said = ship.communicate(timeout=90)
+        _, said = ship.communicate()
     finally:
         ship.kill()
     assert ship.returncode == 0, said

@@ -624,7 +624,6 @@ def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_a
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     assert done.returncode == 1, done.stderr[-3000:]

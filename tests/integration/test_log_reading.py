@@ -16,7 +16,7 @@ from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from tests.integration.open_lane import OpenLane
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 _names = (f"log-{number}" for number in itertools.count())
 

@@ -22,7 +22,7 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 _KEYS = 10_000
 _COUNTS = (1, 2, 3, 7, 16, 50)

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,11 +42,11 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane
-from tests.waiting import wait_until
+from tests.waiting import slowness, wait_until
 
 from .pool_world import LEDGER, Ledger, Pool, chunk, values_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,7 @@ def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_a
         pool.drain()
         with pytest.raises(ClusterRefuses, match="may not write to topic forbidden") as caught:
             pool.raise_given_up()
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 60 * slowness()
     assert not caught.value.retriable
     assert [c.label for c in pool.delivered] == ["a"]
     assert pool.unsent() == {"forbidden": 100}
@@ -274,7 +275,7 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(
         took = time.monotonic() - began
     finally:
         os.kill(broker.pid, signal.SIGCONT)
-    assert took < 15, "4 s, and what a busy machine takes; the transaction would have had 30"
+    assert took < 15 * slowness(), "4 s, and some more; the transaction would have had 30"
     known = ledger.keys().answer
     assert {c.ledger_key for c in pool.delivered} <= known
     assert not {c.ledger_key for c in delivery.not_delivered} & known
@@ -371,21 +372,24 @@ def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
             pool.open(["clean"])
             pool.submit([chunk("clean", f"{round_number}")])
             pool.drain()
-    wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2, 20)
+    wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2)
 
 
 def _threads() -> int:
     """Count librdkafka's and Python's: other libraries start theirs when they like."""
-    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it ended after it was listed
+            names.append((task / "comm").read_text())
     return sum(name.startswith("rdk:") for name in names) + threading.active_count()
 
 
 def _sockets() -> int:
-    return sum(
-        1
-        for entry in Path("/proc/self/fd").iterdir()
-        if entry.is_symlink() and "socket" in str(entry.readlink())
-    )
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it was closed after it was listed
+            found += "socket" in str(entry.readlink())
+    return found
 
 
 def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> None:

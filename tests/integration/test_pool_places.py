@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 from .committed import read_committed
 from .pool_world import Ledger, Pool, chunk
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture

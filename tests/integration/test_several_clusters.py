@@ -27,11 +27,12 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.report.results import RunReport, ShipResult
+from tests.waiting import slowness, wait_until
 
 from .test_kill import Ship, numbered_lines
 from .world import WINDOW, World
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 _PARTITIONS = 2
 
@@ -199,9 +200,7 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
     world.steps_done("r", "plan", "gate_source")
     ship = Ship(world, "r", "ship:dying", "ship:near")
     try:
-        deadline = time.monotonic() + 120
-        while sum(dying.ends(world.topic())) < 1_000 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: sum(dying.ends(world.topic())) >= 1_000)
         os.kill(dying.server.pid, signal.SIGKILL)
         died_at = dt.datetime.now(dt.UTC)
         assert ship.wait() == 1
@@ -218,7 +217,7 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
         found["dying"].error or "",
     )
     assert not found["dying"].final, "another run may do it"
-    assert took < 110, (
+    assert took < 110 * slowness(), (
         "20 s of waiting, a transaction's timeout, and what it takes to hear nothing of lease and "
         "ledger"
     )
@@ -251,15 +250,13 @@ def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
     reader = threading.Thread(target=lambda: said.extend(process.stderr or ()))
     reader.start()
     try:
-        deadline = time.monotonic() + 180
-        while sum(away.ends(world.topic())) < 1_000 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: sum(away.ends(world.topic())) >= 1_000)
         os.kill(away.server.pid, signal.SIGKILL)
         time.sleep(70)
         assert process.poll() is None, "".join(said)
         away.link.shape(bytes_per_second=0)
         away.server.start()
-        assert process.wait(timeout=240) == 0, "".join(said)
+        assert process.wait() == 0, "".join(said)
         reader.join()
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -4,7 +4,6 @@ phone, in the dark."""
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +20,7 @@ from tests.samples.shipments import (
     serving,
     under_way,
 )
+from tests.waiting import wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -79,10 +79,7 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
 def wait_for(page: Any, what: str) -> None:
     """Until the expression is true. Asked from here: what polls inside the page needs `eval`, which
     the page's policy forbids."""
-    deadline = time.monotonic() + 30
-    while not page.evaluate(what):
-        assert time.monotonic() < deadline, what
-        page.wait_for_timeout(20)
+    wait_until(lambda: page.evaluate(what), 60)
 
 
 def names(page: Any) -> list[str]:

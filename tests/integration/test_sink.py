@@ -16,7 +16,7 @@ from spark_jobs import sink
 from spark_jobs.session import session
 from tests.samples.config import pipeline_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

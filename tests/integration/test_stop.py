@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 from .world import WINDOW, World, lines_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 OOM_KILLS = oom_kills()
 _ENDS_WITHIN_SECONDS = 60
@@ -200,7 +200,6 @@ def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_sa
         task(world, "ship:local", "gate_delivery:local"),
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]

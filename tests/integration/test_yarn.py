@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.cold,
     pytest.mark.long,
-    pytest.mark.timeout(900),
 ]
 
 _MASTER, _EXECUTOR = "ExecutorLauncher", "YarnCoarseGrainedExecutorBackend"

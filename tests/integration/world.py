@@ -150,7 +150,6 @@ class World:
                 [*prefix, *self.command(*arguments)],
                 capture_output=True,
                 text=True,
-                timeout=300,
                 check=False,
             )
         return warm.run(["shipper", *arguments, "--config", str(self.root / "config")])

@@ -15,6 +15,8 @@ import pytest
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
 from shipper_tools.faultproxy.proxy import FaultProxy
 
+from tests.waiting import slowness, wait_until
+
 END_TXN, PRODUCE = 26, 0
 
 
@@ -61,7 +63,7 @@ def link(shared: FaultProxy) -> Iterator[FaultProxy]:
 
 
 def connect(proxy: FaultProxy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=300)
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
@@ -90,12 +92,11 @@ def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
 
 def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultProxy) -> None:
     with connect(link) as connection:
-        assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05
+        assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05 * slowness()
     link.shape(rtt_ms=100)
     with connect(link) as connection:
         assert round_trip_seconds(connection) > 0.195
-        # Upper bounds are generous, here and below: the machine may be busy.
-        assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2
+        assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2 * slowness()
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
@@ -104,7 +105,7 @@ def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
         link.hold_request(END_TXN)
         first.sendall(request(PRODUCE, 0) + held + behind)
         assert receive(first, 112) == request(PRODUCE, 0)
-        assert link.wait_held(5)
+        assert link.wait_held(300)
         second.sendall(other)
         assert receive(second, len(other)) == other
         assert silent(first)
@@ -119,25 +120,15 @@ def test_a_held_request_arrives_after_its_client_has_gone(link: FaultProxy) -> N
         link.hold_request(END_TXN)
         client = connect(link)
         client.sendall(held)
-        assert link.wait_held(5)
+        assert link.wait_held(300)
         if leave_a_reset:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         time.sleep(0.1)
         assert bytes(Echo.seen) == b""
         assert link.release() == 1
-        assert _becomes(lambda: bytes(Echo.seen) == held)
-        assert _becomes(lambda: link.counts()["open"] == 0)
-
-
-def _becomes(holds: object, within_seconds: float = 5.0) -> bool:
-    assert callable(holds)
-    deadline = time.monotonic() + within_seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+        wait_until(lambda: bytes(Echo.seen) == held)
+        wait_until(lambda: link.counts()["open"] == 0)
 
 
 def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) -> None:
@@ -147,7 +138,7 @@ def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) 
     with connect(link) as connection:
         link.hold_response(END_TXN)
         connection.sendall(asked)
-        assert link.wait_held(5)
+        assert link.wait_held(300)
         assert bytes(Echo.seen) == asked
         assert silent(connection)
         assert link.release() == 1

@@ -6,7 +6,6 @@ import ctypes
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from shipper.kafka.topics import TopicLookup
 from shipper.kafka.transaction import _TransactionalProducer
 from shipper.verify import readback
 from shipper.verify.readback import ReadBack
+from tests.waiting import wait_until
 
 #: Set by shipper's clients, and what exactly-once and the noticing of lost connections rest on.
 OWNED = (
@@ -300,12 +300,13 @@ def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
         name: _TransactionalProducer(LaneSettings(each, 1000, "none", 10_000), "lane")
         for name, each in settings.items()
     }
-    deadline = time.monotonic() + 30
-    while deaf and time.monotonic() < deadline:
+
+    def all_heard() -> bool:
         for name in [name for name, lane in deaf.items() if lane.lost_connection()]:
             deaf.pop(name).discard()
-        time.sleep(0.02)
-    assert deaf.keys() == set()
+        return not deaf
+
+    wait_until(all_heard)
 
 
 # --- What librdkafka refuses

@@ -62,7 +62,7 @@ def waits(
 def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> None:
     child = waits()
     child.send_signal(signum)
-    said, _ = child.communicate(timeout=30)
+    said, _ = child.communicate()
     # nobody here knows better
     what = "What was sent until then, if anything, is in the ledger and is not sent again"
     rest = "Run the same command again for the rest. [SHIP-002]"
@@ -80,7 +80,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.3)
     child.send_signal(signal.SIGTERM)
-    assert exit_code(child.wait(30)) == 143
+    assert exit_code(child.wait()) == 143
 
 
 def test_a_second_term_does_not_tear_the_unwinding_down() -> None:
@@ -89,14 +89,14 @@ def test_a_second_term_does_not_tear_the_unwinding_down() -> None:
     assert child.stdout is not None
     child.stdout.readline()
     child.send_signal(signal.SIGTERM)
-    said, _ = child.communicate(timeout=30)
+    said, _ = child.communicate()
     assert said == "released\n"
 
 
 def test_unwinding_that_hangs_ends_with_the_time_given() -> None:
     child = waits(limit=0.2, then="time.sleep(600)")
     child.send_signal(signal.SIGTERM)
-    assert exit_code(child.wait(30)) == 143
+    assert exit_code(child.wait()) == 143
 
 
 def test_an_orphan_stops() -> None:
@@ -105,7 +105,7 @@ def test_an_orphan_stops() -> None:
     child = waits(**{PARENT: f"{me.pid} {me.started}"})
     parent.kill()
     parent.wait()
-    said, _ = child.communicate(timeout=30)
+    said, _ = child.communicate()
     assert said.startswith("stopped, because the process that had started it ended. ")
 
 

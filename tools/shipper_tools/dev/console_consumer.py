@@ -72,8 +72,8 @@ def read_topic(bootstrap: str, topic: str, timeout_seconds: float = 120.0) -> li
 
     Raises:
         ValueError: a record has no value (null, a tombstone); :func:`read_records` can tell it from
-        an empty one. DevServerError: there is no such topic, a tool failed, or the end was not
-        reached within ``timeout_seconds``,
+        an empty one. DevServerError: there is no such topic, a tool failed, or the reader did not
+        get on for ``timeout_seconds``,
             as happens while a transaction is open in the topic.
     """
     marks = _Marks()
@@ -145,8 +145,8 @@ def _read(
     while any(passed.get(partition, 0) < end for partition, end in ends.items()):
         if time.monotonic() > deadline:
             raise DevServerError(
-                f"Topic {topic} at {bootstrap} was not read to its end within "
-                f"{timeout_seconds:.0f} s: got to {passed} of {ends} (partition: offset). A "
+                f"Topic {topic} at {bootstrap} was not read to its end: nothing came for "
+                f"{timeout_seconds:.0f} s at {passed} of {ends} (partition: offset). A "
                 "transaction may be open there, which holds readers back."
             )
         words = f"--topic {topic} --group {group} --from-beginning --timeout-ms {idle_ms}"
@@ -157,8 +157,13 @@ def _read(
         idle_ms = min(2 * idle_ms, _LONGEST_IDLE_MS)
         words = f"--describe --offsets --group {group}"
         lines = tool("consumer.group.ConsumerGroupCommand", *words.split()).decode().splitlines()
-        passed = {
-            int(row[2]): int(row[3])
-            for row in map(str.split, lines)
-            if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()
-        }
+        before, passed = (
+            passed,
+            {
+                int(row[2]): int(row[3])
+                for row in map(str.split, lines)
+                if len(row) > 3 and row[:2] == [group, topic] and row[3].isdigit()
+            },
+        )
+        if passed != before:
+            deadline = time.monotonic() + timeout_seconds

@@ -203,7 +203,7 @@ class Server(ABC):
             now = time.monotonic()
             if now > looked + _LOOKS_EVERY_SECONDS:
                 looked = now
-                if (more := self._kinds_of_lines(since)) > kinds:
+                if (more := self.progress(since)) > kinds:
                     kinds, moved = more, now
             if now > moved + self.silent_seconds:
                 raise ServerDied(
@@ -225,9 +225,9 @@ class Server(ABC):
                     f"{self.title} stopped ({name}: exit code {code}).{self._last_words()}"
                 )
 
-    def _kinds_of_lines(self, since: float) -> int:
+    def progress(self, since: float = 0) -> int:
         """Return the number of lines that differ in more than numbers, in all logs that were
-        written to ``since`` then (seconds since the epoch)."""
+        written to ``since`` then (seconds since the epoch). It grows while the server gets on."""
         logs = (self.directory / "logs").rglob("*.log")
         return len(
             {
