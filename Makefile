@@ -21,7 +21,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo sim test lint docs format release unit dags integration servers long nightly drill scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo sim test lint docs format release unit dags integration servers long nightly scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,15 +80,12 @@ servers: setup  ## `integration` and `scheduler` side by side
 long: setup  ## What `make test` leaves out, to end in time: integration tests, and ten times as many random examples
 	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
-	$(PYTEST) tests/dags/test_shipments_ui.py
+	$(PYTEST) tests/dags -m long
 
-nightly: long faults chaos history log-day mutants model drill live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos history log-day mutants model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) $(SIDE_BY_SIDE) $(SCHEDULER) -m "not long"
-
-drill: setup  ## Drills with a real scheduler: an outage, a month of backfills, kill -9; then nothing is missing and nothing doubled
-	$(PYTEST) tests/dags -m long --timeout 3600
 
 sim: setup  ## Histories of runs in a simulated world for SECONDS (60); `.venv/bin/python -m tests.sim --kind runs --seed 17` for one
 	$(RUN)/python -m tests.sim --seconds $(or $(SECONDS),60)

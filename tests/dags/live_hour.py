@@ -57,6 +57,7 @@ from tests.dags.live_record import (
     utc,
 )
 from tests.integration.world import World
+from tests.waiting import wait_until
 
 PIPELINES, DELETED = ("alpha", "beta", "gamma"), "gamma"
 """The file of one is deleted after two thirds of the time."""
@@ -369,6 +370,12 @@ class LiveHour(Record):
             time.sleep(self.random.uniform(1, 20))
             self.airflow.start_part("scheduler")
 
+    def kill_dag_processor(self) -> None:
+        with self.episode("kill-dag-processor"):
+            part(self.airflow, "dag-processor").kill()
+            time.sleep(self.random.uniform(1, 20))
+            self.airflow.start_part("dag-processor")
+
     def kill_task(self) -> None:
         self._kill("task")
 
@@ -376,7 +383,7 @@ class LiveHour(Record):
         self._kill(self.random.choice(["driver", "jvm"]))
 
     def _kill(self, what: str) -> None:
-        side = self.random.choice(wait_for(lambda: spark_sides(self.config), within_seconds=300))
+        side = self.random.choice(wait_for(self.airflow, lambda: spark_sides(self.config)))
         time.sleep(self.random.uniform(0, 5))
         with (
             self.episode(f"kill-{what}"),
@@ -496,7 +503,7 @@ class LiveHour(Record):
     def live(self, only: list[str]) -> None:
         """Do something after each pause, all kinds in turn and in an order of the seed's, until the
         time is over."""
-        wait_for(lambda: self.runs, within_seconds=self.step + 300)
+        wait_for(self.airflow, lambda: self.runs, within_seconds=self.step + 300)
         delete_at = self.first + (self.until - self.first) * 2 / 3
         for kind in itertools.chain.from_iterable(
             self.random.sample(only, len(only)) for _ in itertools.count()
@@ -516,6 +523,7 @@ KINDS = (
     "broker_stops",
     "broker_dies",
     "kill_scheduler",
+    "kill_dag_processor",
     "kill_task",
     "kill_spark",
     "airflow_is_down",
@@ -550,7 +558,7 @@ def run_hour(asked: argparse.Namespace, folder: Path) -> list[str]:
         hour.clear_what_failed()
         hour.say("nothing more is done")
         try:
-            wait_for(hour.whole, ENDS_WITHIN)
+            wait_until(hour.whole, ENDS_WITHIN, every_seconds=0.5)
         except AssertionError:
             hour.fault(
                 f"something is missing {ENDS_WITHIN} s after the last action: "
