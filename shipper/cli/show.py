@@ -160,6 +160,7 @@ def run_to_report(
         stopped.there = f"What it sent until then is in the ledger{again and f'. {again}'}"
         raise stopped
     if result is None:
+        folder.try_to_write()  # or this is why there is no report, and its remedy the better one
         say_killed(job.config_dir, job.pipeline, err)
         raise StepResultError(
             f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "

@@ -158,8 +158,8 @@ class RunFolder:
             # installed.
             why = why_system(error) if isinstance(error, OSError) else str(error)
             found = StepResultError(
-                f"the run's folder {self.uri} cannot be used: {why}. Nothing was sent. Check "
-                "`runs_uri` and its permissions.",
+                f"the run's folder {self.uri} cannot be used: {why}. What was sent until then, if "
+                "anything, is in the ledger. Check `runs_uri` and its permissions.",
                 code="SHIP-005",
             )
             if isinstance(error, OSError) and is_not_allowed(error):
@@ -172,6 +172,11 @@ class RunFolder:
         with self._reached():
             fs, path = file_system(self.uri)
             fs.makedirs(path, exist_ok=True)
+
+    def try_to_write(self) -> None:
+        """Write a file and remove it. Raises StepResultError if nothing can be written."""
+        self.write_text(".try", "shipper")
+        self.remove(".try")
 
     def write_text(self, name: str, text: str) -> str:
         """Write a file, and return its path. Raises StepResultError."""

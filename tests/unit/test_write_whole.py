@@ -17,6 +17,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from in_process import Command
 
 from shipper.config.replay import Replay
 from shipper.errors import StepResultError, UsageError
@@ -189,6 +190,27 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_cut_file_and_no_part(
     for path in (folder / "cut").rglob("*"):
         assert path.suffix != ".part"
         assert path.is_dir() or path.stat().st_size >= sizes[path.suffix] - 8, "ids may be shorter"
+
+
+def test_a_disk_that_fills_up_during_a_run_is_the_cause_and_claims_nothing_of_what_was_sent(
+    config: Path, tmp_path: Path, shipper: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (config / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: logs\ntopic: t\nclusters: [local]\n"
+        f"runs_uri: full://{tmp_path}/runs\n"
+    )
+
+    def fill_up(*_: object, **__: object) -> int:
+        Full.room = 0
+        return 1
+
+    Full.room = 1_000_000
+    monkeypatch.setattr("shipper.runner.run_job", fill_up)
+    done = shipper("run", "web", "--window", "2026-11-01/2026-11-02", "--config", str(config))
+    assert done.returncode == 1
+    assert "SHIP-005" in done.stderr
+    assert "SHIP-003" not in done.stderr
+    assert "Nothing was sent" not in done.stderr
 
 
 def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path: Path) -> None:
