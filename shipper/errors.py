@@ -160,6 +160,21 @@ class LedgerGone(ClusterError):
     code = "SHIP-503"
     retriable = False
 
+    @classmethod
+    def meanwhile(cls, cluster: str, topic: str) -> LedgerGone:
+        """Make the error for a ledger that was there when the run began. ``retriable``: the broker
+        that does not know the topic may lag behind; the next attempt compares it with the one that
+        is remembered."""
+        error = cls(
+            f"cluster {cluster}: the ledger topic {topic} does not exist any more: somebody "
+            "deleted it, or took this user's right to see it, since the run began. Nothing more "
+            "was sent. Restore the topic. If the ledger is lost for good, run once with "
+            "`--new-ledger`: every file of every window that is run from then on counts as not "
+            "shipped."
+        )
+        error.retriable = True
+        return error
+
 
 class Superseded(ShipperError):
     code = "SHIP-509"

@@ -20,7 +20,7 @@ from confluent_kafka import (
 
 from shipper import runtime
 from shipper.config.cluster import Cluster
-from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
+from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, TopicMissing
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, call, make_client, to_fault
 from shipper.kafka.outcomes import is_refusal, policy_for
@@ -32,6 +32,8 @@ log = logging.getLogger("shipper.kafka")
 #: coordinator.
 GROUP = "shipper-reads-without-a-group"
 _POLL_SECONDS = 0.1
+#: Time to ask whether a topic exists, after it did not answer.
+_ABSENT_SECONDS = 2.0
 _MOST_MESSAGES = 10_000
 #: Faults of a write in the first moments of a topic, or during a leader election. The record is not
 #: written.
@@ -282,7 +284,7 @@ class ClusterClient(ClusterAdmin):
                 silence = KafkaFault(
                     "_TIMED_OUT", f"no answer from its leader within {self._timeout:g} s"
                 )
-                raise self._failed(f"{name} cannot be read", silence)
+                raise self._absent(topic) or self._failed(f"{name} cannot be read", silence)
             if runtime.monotonic() > deadline and position < target:
                 raise OutcomeUnknown(
                     f"cluster {self._name}: {name} could be read only up to offset {position} "
@@ -291,6 +293,18 @@ class ClusterClient(ClusterAdmin):
                     "Nothing was decided on this reading. Run again after the transaction "
                     "timeout."
                 )
+
+    def _absent(self, topic: str) -> TopicMissing | None:
+        """Return the error if a broker knows no such topic. Its leader is then not to blame."""
+        try:
+            if topic in self._client.list_topics(timeout=_ABSENT_SECONDS).topics:
+                return None
+        except KafkaException:
+            return None
+        return TopicMissing(
+            f"cluster {self._name}: topic {topic} does not exist any more, or this user may not "
+            "see it any more. Nothing more was sent."
+        )
 
     @staticmethod
     def _answer(consumer: Consumer) -> list[Message]:
@@ -373,7 +387,7 @@ class ClusterClient(ClusterAdmin):
         fault = written.fault and self._client_errors.explained(written.fault)
         if fault is None or written.is_unknown:
             heard = f" ({fault})" if fault else ""
-            return OutcomeUnknown(
+            return self._absent(topic) or OutcomeUnknown(
                 f"cluster {self._name}: {left} records for {topic} were not acknowledged "
                 f"within {self._timeout:g} s{heard}, so their outcome is unknown. Run again "
                 "when the cluster is well."
@@ -383,8 +397,10 @@ class ClusterClient(ClusterAdmin):
                 f"cluster {self._name}: {topic} cannot be written to: {fault} "
                 f"({policy_for(fault.name).reason})."
             )
-        return self._refused(f"cannot write to {topic}: ") or ClusterError(
-            f"cluster {self._name}: cannot write to {topic}: {fault}"
+        return (
+            self._refused(f"cannot write to {topic}: ")
+            or self._absent(topic)
+            or ClusterError(f"cluster {self._name}: cannot write to {topic}: {fault}")
         )
 
     def _look_up(self, topic: str) -> None:

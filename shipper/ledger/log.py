@@ -36,6 +36,7 @@ from shipper.errors import (
     LedgerGone,
     LedgerOutdated,
     OutcomeUnknown,
+    TopicMissing,
 )
 from shipper.kafka.admin import LogFacts, TopicFacts, TopicIds
 from shipper.kafka.client import ClusterClient
@@ -541,9 +542,17 @@ class LedgerLog:
     ) -> Generator[list[LogRecord]]:
         """See ClusterClient.batches. What this process wrote is in there."""
         least_end = self._least_ends[partition]
-        return self._client.batches(
-            self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
-        )
+        with self._there():
+            yield from self._client.batches(
+                self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+            )
+
+    @contextmanager
+    def _there(self) -> Iterator[None]:
+        try:
+            yield
+        except TopicMissing as error:
+            raise LedgerGone.meanwhile(self.cluster, self.topic) from error
 
     def _archived(
         self, archive: Archive | None, wanted: Collection[str] | Heads | None
@@ -704,7 +713,8 @@ class LedgerLog:
         return Written(CONTROL, self._append(CONTROL, records))
 
     def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
-        offsets = self._client.append(self.topic, partition, records)
+        with self._there():
+            offsets = self._client.append(self.topic, partition, records)
         with self._ends_lock:
             self._least_ends[partition] = max(
                 [self._least_ends[partition], *(offset + 1 for offset in offsets)]

@@ -30,13 +30,14 @@ from shipper.errors import (
     ClusterRefuses,
     DeliveryError,
     DeliveryTimedOut,
+    LedgerGone,
     RecordUnshippable,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import RECORD_OVERHEAD_BYTES
 from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneProducer, SentBytes
-from shipper.kafka.topics import FORBIDDEN
+from shipper.kafka.topics import FORBIDDEN, TopicLookup
 from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
 from shipper.worker.chunk import Chunk
@@ -52,6 +53,8 @@ log = logging.getLogger("shipper.lane")
 _ABORT_SECONDS = 5.0
 #: Longest wait before the rate limiter is asked again: its rate may have changed.
 _LOOK_SECONDS = 0.5
+#: Time to ask whether a topic exists.
+_ABSENT_SECONDS = 5.0
 #: Bytes are counted so often at most, since that makes librdkafka write down its whole state.
 _COUNT_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -444,11 +447,20 @@ class Lane:
         elif runtime.monotonic() > self._deadline and (
             self._writes_ledger or policy.action is not Action.PARK
         ):
+            if self._writes_ledger and self._is_absent(self._options.ledger_topic):
+                raise LedgerGone.meanwhile(
+                    self._options.settings.cluster, self._options.ledger_topic
+                ) from fault
             raise DeliveryTimedOut(
                 f"{labels}: not delivered within {self._options.deadline_seconds:g} s "
                 f"(`delivery.metadata_wait`): {why}. Run again when the cluster is well: only "
                 "what is left is sent."
             ) from fault
+
+    def _is_absent(self, topic: str) -> bool:
+        """True if a broker says that there is no such topic."""
+        state = TopicLookup(self._options.settings)([topic], _ABSENT_SECONDS)[topic]
+        return state.answered and not state.existing and not state.forbidden
 
     def _with_cause(self, fault: KafkaFault) -> KafkaFault:
         """Return the fault with its cause. For a batch with several records that a topic rejects,

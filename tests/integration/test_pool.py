@@ -32,7 +32,8 @@ from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.errors import ClusterRefuses, DeliveryError, TopicMissing
+from shipper.errors import ClusterRefuses, DeliveryError, LedgerGone, TopicMissing
+from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.topics import TopicState
@@ -427,3 +428,31 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
     ):
         pool.open([], announce)
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]
+
+
+def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blamed(
+    ledger: Ledger,
+) -> None:
+    ledger.create(kept=1, vanishing=1)
+    options = replace(ledger.options(5, transaction_timeout_ms=5_000), ledger_topic="vanishing")
+
+    def ship() -> None:
+        with Pool(options, ["gone.0"], ledger.keys) as pool:
+            pool.open(["kept"])
+            pool.submit([chunk("kept", "first")])
+            wait_until(lambda: len(pool.delivered) == 1)
+            admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
+            admin.delete_topics(["vanishing"])["vanishing"].result(30)
+            pool.submit([chunk("kept", "second")])
+            pool.drain()
+
+    with pytest.raises(LedgerGone) as gone:
+        ship()
+    assert gone.value.code == "SHIP-503"
+    client = ClusterClient(ledger.cluster, timeout_seconds=3.0)
+    for ask in (
+        lambda: client.read("vanishing", 0, 0, wait_seconds=None),
+        lambda: client.append("vanishing", 0, [(b"key", b"value")]),
+    ):
+        with pytest.raises(TopicMissing):
+            ask()
