@@ -22,6 +22,7 @@ import tomllib
 from pathlib import Path
 
 from shipper.errors import ShipperError, UsageError
+from shipper.whole_files import write_whole
 
 #: Changed files that are named.
 _SHOWN = 5
@@ -68,10 +69,11 @@ def make(root: Path, folder: Path, version: str) -> list[Path]:
     _uv(root, *locked, "--no-hashes", "--no-header", "--output-file", str(constraints))
     parts = folder / f"shipper-{version}.cdx.json"
     _uv(root, *locked, "--format", "cyclonedx1.5", "--output-file", str(parts))
-    (folder / "CHANGES.md").write_text(changes_of(root / "CHANGELOG.md", version) + "\n")
+    changes = changes_of(root / "CHANGELOG.md", version)
+    write_whole(str(folder / "CHANGES.md"), f"{changes}\n")
     made = sorted(folder.iterdir())
     lines = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in made)
-    (folder / "SHA256SUMS").write_text("".join(lines))
+    write_whole(str(folder / "SHA256SUMS"), "".join(lines))
     return [*made, folder / "SHA256SUMS"]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from shipper.whole_files import write_whole
 from shipper_tools.bench.results import Case
 from shipper_tools.samples.services import SERVICES
 
@@ -95,9 +96,8 @@ class Files:
         return name
 
     def _write(self, kind: str, name: str, document: dict[str, Any]) -> None:
-        path = self.config / kind / f"{name}.yaml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document, indent=1))  # JSON is YAML
+        # JSON is YAML
+        write_whole(f"{self.config}/{kind}/{name}.yaml", json.dumps(document, indent=1))
 
 
 def _log_lines(file: int, count: int) -> Iterator[bytes]:

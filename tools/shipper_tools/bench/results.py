@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from shipper.config.units import write_size
+from shipper.whole_files import write_whole
 
 
 class _ResultModel(BaseModel):
@@ -156,9 +157,8 @@ class BenchResult(_ResultModel):
 
     def write(self, folder: Path) -> Path:
         """Write ``DATE-NAME.json`` to ``folder``, over that of the same day and name."""
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.date:%Y-%m-%d}-{self.name}.json"
-        path.write_text(self.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
+        write_whole(str(path), self.model_dump_json(indent=1, exclude_none=True) + "\n")
         return path
 
 

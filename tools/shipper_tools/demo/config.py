@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 from shipper.config import generated_files
+from shipper.whole_files import write_whole
 from shipper_tools.dev.s3 import ACCESS_KEY
 
 PIPELINE = "shop_logs"
@@ -73,6 +74,5 @@ def write_config(folder: Path, *, bootstrap: str, endpoint: str, start: dt.datet
         (f"clusters/{CLUSTER}.yaml", cluster),
         *((f"schema/{name}", text) for name, text in generated_files().items()),
     ):
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
+        write_whole(str(folder / path), text)
     return pipeline

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from trustme import CA, KeyType
 
+from shipper.whole_files import write_whole
 from shipper_tools.dev.ports import LOOPBACK
 
 #: Java refuses a certificate with an empty list of names.
@@ -88,7 +89,7 @@ class Authority:
         found = Certified(
             *(self._folder / f"{name}{end}" for end in (".pem", ".key.pem", ".both.pem"))
         )
-        found.certificate.write_bytes(certificate)
+        write_whole(str(found.certificate), certificate)
         _write(found.key, key)
         _write(found.both, key + certificate)
         return found

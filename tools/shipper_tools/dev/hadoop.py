@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 
 from shipper.jars import Say
 from shipper.java import find_java
+from shipper.whole_files import write_whole
 from shipper_tools.dev.jars import pyspark_home, resolve_jars
 from shipper_tools.dev.java import QUICK_JVM
 
@@ -52,4 +53,4 @@ def write_settings(file: Path, settings: Mapping[str, str]) -> None:
         for name, value in settings.items()
     )
     text = f"<configuration>\n{''.join(properties)}</configuration>\n"
-    file.write_text(text, encoding="utf-8")
+    write_whole(str(file), text)

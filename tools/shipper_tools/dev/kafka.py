@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Unpack
 
 from shipper.java import find_java
+from shipper.whole_files import write_whole
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import properties_text
@@ -162,7 +163,7 @@ class KafkaServer(Server):
             "controller.quorum.voters": f"1@{LOOPBACK}:{self._controller_port}",
         }
         text = properties_text(_PROPERTIES | listeners | self._properties)
-        (self.directory / "server.properties").write_text(text, encoding="ascii")
+        write_whole(str(self.directory / "server.properties"), text)
 
     def _format(self) -> None:
         # Ignoring what is formatted already: a format that was killed half-way is simply done

@@ -22,6 +22,7 @@ from shipper.errors import JarsUnavailable
 from shipper.jars import MAVEN_CENTRAL, MIRROR_VARIABLE
 from shipper.java import find_java
 from shipper.pins import Pin, sha256_of
+from shipper.whole_files import write_whole
 from shipper_tools.dev.jars import lock_file, pyspark_home
 
 _SETTINGS = """<ivysettings>
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> None:
         pins = sorted(map(_pin, jars), key=lambda pin: pin.coordinate)
     lock = lock_file(asked.name)
     head = f"# Written by: python -m shipper_tools.dev.relock {' '.join(arguments)}\n"
-    lock.write_text(head + "".join(f"{pin}\n" for pin in pins), encoding="utf-8")
+    write_whole(str(lock), head + "".join(f"{pin}\n" for pin in pins))
     print(f"{lock}: {len(pins)} jars, {sum(pin.size_bytes for pin in pins) / 1e6:.0f} MB")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from shipper.java import find_java
+from shipper.whole_files import write_whole
 from shipper_tools.dev import http
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.java import QUICK_JVM, properties_text
@@ -72,9 +73,7 @@ class S3Server(Server):
             # Relative to its working directory, it lists nothing.
             "jclouds.filesystem.basedir": str(self.directory / "data"),
         }
-        (self.directory / "s3proxy.properties").write_text(
-            properties_text(properties), encoding="ascii"
-        )
+        write_whole(str(self.directory / "s3proxy.properties"), properties_text(properties))
         options = ["-Xmx256m", f"-Dlogback.configurationFile={_LOG_SETTINGS}", "-cp", f"{jars}/*"]
         main = ["org.gaul.s3proxy.Main", "--properties", "s3proxy.properties"]
         self._spawn("console", [str(java.path), *QUICK_JVM, *options, *main])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shipper.kafka.client import GROUP
 from shipper.ledger.rights import Right
+from shipper.whole_files import write_whole
 from shipper_tools.dev.jars import Say
 from shipper_tools.dev.process import write_for_us_alone
 from shipper_tools.dev.secured_kafka import SecuredKafka
@@ -63,4 +64,4 @@ properties:
 ledger:
   replication_factor: 1     # there is one broker
 """
-        cluster_file.write_text(text)
+        write_whole(str(cluster_file), text)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
+from shipper.whole_files import write_whole
 from shipper_tools.samples.services import SERVICES
 
 #: Fast rather than small: a demo should not spend its time on compression.
@@ -42,7 +43,8 @@ def write_logs(root: Path, *, hour: datetime, lines: int, seed: int) -> list[Pat
         gzipped = service.hosts.index(host) % 2 == 0
         path = folder / f"{service.name}-{host}.log{'.gz' if gzipped else ''}"
         # No name and no time in gzip's header: they would differ from run to run.
-        path.write_bytes(gzip.compress(content, _GZIP_LEVEL, mtime=0) if gzipped else content)
+        packed = gzip.compress(content, _GZIP_LEVEL, mtime=0) if gzipped else content
+        write_whole(str(path), packed)
         os.utime(path, (settled, settled))
         files.append(path)
     return files
