@@ -83,6 +83,7 @@ def _begin(
     if command is None:
         return None
     folder = Path(tempfile.mkdtemp(prefix="shipper-java-"))
+    command = _with_class_path_in_file(command, folder / "class-path")
     environment = {
         **os.environ,
         **java_command.environment(java_command.spark_home()),
@@ -96,6 +97,15 @@ def _begin(
             env=environment, stdin=subprocess.PIPE, stdout=words.pipe, stderr=words.pipe,
         )  # fmt: skip
     return _Jvm(process, folder, words, archive is not None)
+
+
+def _with_class_path_in_file(command: Sequence[str], file: Path) -> list[str]:
+    """Return the command with its class path in an argument file of Java's, which is read as it
+    starts: 10 kB of jars would hide all else that `ps` shows of it."""
+    java, option, path, *rest = command
+    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
+    file.write_text(f'{option} "{quoted}"\n')
+    return [java, f"@{file}", *rest]
 
 
 def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
