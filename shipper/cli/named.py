@@ -9,14 +9,14 @@ from pathlib import Path
 from shipper.config import resolve_uri
 from shipper.config.load import load_platform
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import SCHEME, lies_below
+from shipper.config.rules import SCHEME, lies_below, store_fault
 from shipper.errors import UsageError
 
 
 def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
     """Return paths as the steps of a run need them, which may be started elsewhere; symbolic links
     are not followed. What has a scheme stays as it is. Raises UsageError for one that lies where no
-    pipeline of the platform may read."""
+    pipeline of the platform may read, or that no path leads to."""
     found = [path if SCHEME.match(path) else os.path.normpath(Path.cwd() / path) for path in paths]
     allow = load_platform(config_dir).allow if found else None
     if allow is not None and allow.sources is not None:
@@ -29,6 +29,9 @@ def named_files(config_dir: Path, paths: Iterable[str]) -> list[str]:
                     "these folders, or ask the owner of the platform's file.",
                     code="SHIP-107",
                 )
+    for path in found:
+        if fault := store_fault(path):
+            raise UsageError(f"{path}: {fault}. Nothing was sent.")
     return found
 
 

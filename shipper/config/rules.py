@@ -495,7 +495,7 @@ def source_fault(path: str) -> str | None:
     scheme = path.partition(":")[0] if SCHEME.match(path) else "file"
     if scheme in _SOURCE_SCHEMES:
         filled_in = _SOURCE_PLACEHOLDER.sub("2026", path)
-        return None if "${" in path else _path_fault(scheme, filled_in)
+        return None if "${" in path else store_fault(filled_in) or glob_fault(filled_in)
     like = _SCHEME_INSTEAD.get(scheme.lower(), scheme.lower())
     port = ", with the NameNode's RPC port (8020), not that of HTTP" if "webhdfs" in scheme else ""
     return (
@@ -505,9 +505,9 @@ def source_fault(path: str) -> str | None:
     )
 
 
-def _path_fault(scheme: str, path: str) -> str | None:
-    """Return the fault of a path of one of these file systems, with its placeholders filled in."""
-    below = path.partition("://")[2]
+def store_fault(path: str) -> str | None:
+    """Return why the file system of a path has nothing there that can be shipped, or None."""
+    scheme, _, below = path.partition("://")
     names = re.split(r"[/,{}]", below)
     if scheme in ("hdfs", "viewfs") and ".snapshot" in names:
         return (
@@ -526,7 +526,7 @@ def _path_fault(scheme: str, path: str) -> str | None:
             )
         if "//" in f"/{key}" or {".", ".."} & set(names):
             return "no path leads to keys with `//`, `/./` or `/../`; write the key without them"
-    return glob_fault(path)
+    return None
 
 
 def glob_fault(glob: str, *, braces: bool = True) -> str | None:

@@ -215,3 +215,9 @@ def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read
     ):
         with pytest.raises(UsageError, match=r"allow\.sources"):
             named_files(config, [elsewhere])
+
+
+@pytest.mark.parametrize("path", ["hdfs://n/logs/.snapshot/s1/a.log", "s3a://logs/a//b.log"])
+def test_a_named_file_that_a_source_may_not_have_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(UsageError, match="SHIP-101"):
+        named_files(tmp_path, [path])
