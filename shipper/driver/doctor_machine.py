@@ -23,6 +23,7 @@ from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
 from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
+from shipper.driver.kerberos import REMEDY_OF_STANDALONE, why_executors_get_no_login
 from shipper.errors import JavaUnavailable, why_system
 from shipper.java import INSTALL, find_java
 from shipper.report.markup import plural
@@ -126,6 +127,9 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
         run_id="doctor",
         steps=(runner.LOOK,),
     )
+    if why := why_executors_get_no_login(pipeline.runner):
+        yield failed(why, REMEDY_OF_STANDALONE)
+        return
     command = job.command()
     if why := runner.why_no_spark(pipeline.runner):
         yield failed(why.partition(": ")[0], why.partition(": ")[2], check="Spark's cluster")

@@ -12,6 +12,7 @@ from shipper.config.runner import Runner
 from shipper.errors import UsageError
 
 CODE = "SHIP-313"
+REMEDY_OF_STANDALONE = "Use `runner.kind: local`"
 #: Words of Hadoop's clients and of Java's Kerberos.
 _FAILURES = re.compile(
     r"Client cannot authenticate via|SIMPLE authentication is not enabled|KerberosAuthException"
@@ -50,15 +51,21 @@ def logged_in() -> str:
     return f"The Kerberos ticket of {user[1]} ends {ticket[1]}"
 
 
-def refuse_executors_without_login(runner: Runner) -> None:
-    """Raise UsageError for a standalone cluster where Hadoop asks for Kerberos: Spark gives its
-    executors no login there, so that the gates would pass and every task be refused."""
+def why_executors_get_no_login(runner: Runner) -> str | None:
+    """Return why every task would be refused, although the gates would pass; None if nothing speaks
+    against the tasks' login."""
     if runner.kind == "standalone" and _is_asked_for():
-        raise UsageError(
+        return (
             "HADOOP_CONF_DIR asks for Kerberos, and executors of a standalone Spark get no login "
-            "from Spark: each would be refused. Nothing was sent. Use `runner.kind: local`.",
-            code=CODE,
+            "from Spark: each would be refused"
         )
+    return None
+
+
+def refuse_executors_without_login(runner: Runner) -> None:
+    """Raise UsageError if the executors of the runner's Spark get no login."""
+    if why := why_executors_get_no_login(runner):
+        raise UsageError(f"{why}. Nothing was sent. {REMEDY_OF_STANDALONE}.", code=CODE)
 
 
 def _is_asked_for() -> bool:

@@ -9,10 +9,13 @@ from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
 from shipper.config.runner import Runner
+from shipper.driver.doctor import Examined
+from shipper.driver.doctor_machine import spark_and_source
 from shipper.driver.kerberos import logged_in, refuse_executors_without_login
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import UsageError
 from shipper.kafka.connection import refusal
+from tests.samples.config import pipeline_of
 
 KLIST = """#!/bin/sh
 cat <<END
@@ -94,6 +97,9 @@ def test_a_standalone_cluster_is_refused_before_anything_is_tried(
     with pytest.raises(UsageError) as refused:
         refuse_executors_without_login(runner)
     assert refused.value.code == "SHIP-313"
+    pipeline = pipeline_of(runner={"kind": "standalone", "master": "spark://m:7077"})
+    [found] = spark_and_source(Examined(tmp_path, pipeline, 1))
+    assert (found.status, "kind: local" in found.remedy) == ("failed", True)
 
 
 def test_gssapi_without_libsasl2_is_refused_with_what_helps() -> None:
