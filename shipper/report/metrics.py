@@ -102,6 +102,8 @@ def _of_ship(result: ShipResult) -> Iterator[Metric]:
         "task_retries": result.task_retries,
     }
     for name, value in counters.items():
+        if result.are_receipts_lost and name != "task_retries":
+            continue  # unknown, and 0 would be untrue
         yield Metric("counter", f"shipper.{name}", value, tags)
     if result.delivered:
         yield Metric("gauge", "shipper.ship_seconds", result.ship_seconds, tags)

@@ -64,6 +64,11 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
     }
 
 
+def test_a_ship_whose_receipts_are_lost_counts_no_records() -> None:
+    result = ShipResult(**COMMON, cluster="near", are_receipts_lost=True, task_retries=3)
+    assert metrics(result) == {"shipper.task_retries": 3}
+
+
 def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
     plan = PlanResult(**COMMON, clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")])
     gaps = [
