@@ -142,6 +142,7 @@ def _in_words(found: SampleFile) -> str:
     if found.starts_with:
         kind = "several lines that begin with a date"
     packed = "" if found.packed == "plain" else f", packed with {found.packed}"
+    packed += f", in {found.encoding}" if found.encoding else ""
     time = f"their time is {found.time.shown}" if found.time else "no time was found in them"
     return f"the sample's records are {kind}{packed}; {time}"
 

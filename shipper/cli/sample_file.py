@@ -12,13 +12,23 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from shipper.config.formats import Format
-from shipper.driver.formats import BZIP2, GZIP, HEAD_BYTES, LZ4, PLAIN, SNAPPY, ZSTD, recognise
+from shipper.driver.formats import (
+    BZIP2,
+    GZIP,
+    HEAD_BYTES,
+    LZ4,
+    PLAIN,
+    SNAPPY,
+    ZSTD,
+    recognise,
+    wide_encoding,
+)
 from shipper.errors import UsageError, why_system
 
 _LOOKED_AT_BYTES, _LOOKED_AT_LINES = 512_000, 200
@@ -80,6 +90,8 @@ class SampleFile:
     """Format as `source.format` has it; ``text`` also for JSON lines among which are others."""
     delimiter: str = ","
     """Delimiter of CSV."""
+    encoding: str = ""
+    """Encoding of its text as `source.encoding` has it; empty: UTF-8."""
     starts_with: str = ""
     """Beginning of records of several lines, such as those with a stack trace."""
 
@@ -107,12 +119,10 @@ def look_at(path: Path) -> SampleFile:
     except (OSError, EOFError, ValueError, RuntimeError) as error:  # pyarrow's are of these
         why = why_system(error) if isinstance(error, OSError) else f"{path}: {error}"
         raise UsageError(f"The sample cannot be read: {why}.", code="SHIP-104") from error
-    return _look_at_text(
-        path.name,
-        found.format,
-        beginning.removeprefix(BOM_UTF8).decode(errors="replace"),
-        whole=len(beginning) < _LOOKED_AT_BYTES,
-    )
+    encoding = wide_encoding(beginning[:HEAD_BYTES])
+    text = beginning.removeprefix(BOM_UTF8).decode(encoding or "utf-8", errors="replace")
+    whole = len(beginning) < _LOOKED_AT_BYTES
+    return replace(_look_at_text(path.name, found.format, text, whole=whole), encoding=encoding)
 
 
 def _unpacked(file: IO[bytes], codec: str) -> Any:

@@ -166,7 +166,7 @@ def content_problem(head: bytes, format: str, encoding: str) -> str:
         )
     if format not in TEXTS:
         return ""
-    mark = next((name for mark, name in _MARKS if head.startswith(mark)), "")
+    mark = _mark(head)
     if mark and not encoding.upper().startswith(mark):
         return f"it begins with the byte order mark of {mark}: set `source.encoding: {mark}`"
     wide = encoding.upper().startswith(("UTF-16", "UTF-32"))
@@ -177,6 +177,16 @@ def content_problem(head: bytes, format: str, encoding: str) -> str:
     if wide and not mark and len(head) >= _FEW_BYTES and b"\0" not in head:
         return f"its first bytes are no text in {encoding}, as `source.encoding` says: {_DAMAGED}"
     return ""
+
+
+def wide_encoding(head: bytes) -> str:
+    """Return the encoding of text that is no UTF-8, by its first HEAD_BYTES; empty if they tell of
+    none."""
+    return _mark(head) or _wide_text(head)
+
+
+def _mark(head: bytes) -> str:
+    return next((name for mark, name in _MARKS if head.startswith(mark)), "")
 
 
 def _wide_text(head: bytes) -> str:

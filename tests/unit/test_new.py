@@ -115,6 +115,29 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
 
 
 @pytest.mark.parametrize(
+    ("codec", "mark", "encoding"),
+    [
+        ("utf-16", b"", "UTF-16"),
+        ("utf-16-be", b"", "UTF-16BE"),
+        ("utf-32", b"", "UTF-32"),
+        ("utf-8", b"\xef\xbb\xbf", "UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("line", [CLF, '{"ts": "2026-11-01T06:00:00Z"}\n'])
+def test_a_sample_in_another_encoding_is_read_in_it(
+    tmp_path: Path, line: str, codec: str, mark: bytes, encoding: str
+) -> None:
+    sample = tmp_path / "a.log"
+    sample.write_bytes(mark + (line * 20).encode(codec))
+    flags = [*FLAGS, "--schedule", "none", "--sample", str(sample)]
+    CliRunner().invoke(app, ["new", "web", "--config", str(tmp_path), *flags])
+    pipeline = load_pipeline_alone(tmp_path, "web")
+    assert pipeline.source.encoding == encoding
+    assert pipeline.source.format == ("text" if line == CLF else "jsonl")
+    assert "time" in pipeline.records.columns
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["Web", *FLAGS], "is not a valid name of a pipeline"),
