@@ -57,7 +57,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     unread = [file for file in planned.own_files if file.left and file.problem]
     if not left and unread and not _goes_to_quarantine(context, unread):
         raise cannot_be_read(unread, "Nothing was sent.")
-    nothing_left = not left and (planned.files or may_be_empty)
+    nothing_left = not left and (planned.files or may_be_empty) and not _is_silent(context, planned)
     if nothing_left or not checks:
         result.status = "skipped"
         result.scope = (
@@ -74,6 +74,16 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     )
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before the ship: nothing was sent", looked=looked)
+
+
+def _is_silent(context: RunContext, planned: PlanResult) -> bool:
+    """True if the window's files are all empty, and it should hold something: a source that went
+    silent may still create its files."""
+    return (
+        context.pipeline.source.when_empty == "fail"
+        and bool(planned.own_files)
+        and not any(file.size_bytes for file in planned.own_files)
+    )
 
 
 def _goes_to_quarantine(context: RunContext, files: list[PlannedFile]) -> bool:

@@ -1,5 +1,5 @@
-"""Files of which no byte can be read are something that is left: the source gate does not pass them
-by as if there were nothing to ship."""
+"""Files of which no byte can be read are something that is left, and a window of empty files is one
+whose source went silent: the source gate passes neither by as if there were nothing to ship."""
 
 from __future__ import annotations
 
@@ -45,6 +45,39 @@ def test_a_window_of_which_no_byte_can_be_read_closes_the_source_gate(
     with pytest.raises(kind, match="another protection") as caught:
         gated(tmp_path, passing=passing)
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("sizes", "when_empty", "status"),
+    [
+        ((0, 0), "fail", "failed"),
+        ((0, 0), "succeed", "skipped"),
+        ((0, 9), "fail", "skipped"),
+        ((0,), "fail", "failed"),
+    ],
+)
+def test_a_window_of_nothing_but_empty_files_is_judged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, ...],
+    when_empty: str,
+    status: str,
+) -> None:
+    pipeline = pipeline_of(
+        clusters=["near"],
+        source={"path": "/logs/", "when_empty": when_empty},
+        gates={"source": [{"check": "rows", "min": 1}]},
+    )
+    monkeypatch.setattr(SparkEngine, "start_for_sql", lambda engine: None, raising=False)
+    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
+    files = [
+        PlannedFile(path=f"/logs/{n}", size_bytes=size, modified_ms=1, splits=1, left=False)
+        for n, size in enumerate(sizes)
+    ]
+    plan = PlanResult(**context.common("plan"), started_at=START, finished_at=START, files=files)
+    folder.write("plan", plan)
+    assert gate_source(context, START).status == status
 
 
 def test_files_that_the_ship_quarantines_close_no_gate(tmp_path: Path) -> None:
