@@ -103,7 +103,7 @@ class EarlierGates:
         self.may_be_read_later = False
         """True if topics were out of reach, and may be back later."""
         self._are_kept = False
-        self._context, self._log, self._planned, self._shipped = context, log, planned, shipped
+        self._context, self._log, self._shipped = context, log, shipped
         self._client = context.connections(cluster.name).client
         self._files = [file.id for file in planned.files_for(cluster.name)]
         self._folder = ClosedGatesFolder(context.own_runs_uri, context.pipeline.key, cluster.name)
@@ -116,30 +116,45 @@ class EarlierGates:
         gates = [gate for gate in found if gate.ship.generations != self._shipped.generations]
         if not gates:
             return []
-        runs = ", ".join(gate.run_id for gate in gates)
         if CLOSED_GATE in self._context.skip_checks:
+            runs = ", ".join(gate.run_id for gate in gates)
             self.scope = f"; the closed gate of run {runs} was opened, as asked"
             return []
-        if self._planned.reship:
-            self.scope = f"; the closed gate of run {runs} is over: its files were sent again"
-            return []
-        self.scope = f"; what run {runs} sent was counted again, since its gate was closed"
-        return [
-            each.model_copy(update={"check": f"run {gate.run_id}: {each.check}"})
-            for gate in gates
-            for each in self._counted_again(gate, check)
-        ]
+        results = list[CheckResult]()
+        for gate in gates:
+            again = self._counted_again(gate, check)
+            results += [
+                each.model_copy(update={"check": f"run {gate.run_id}: {each.check}"})
+                for each in again or ()
+            ]
+            self.scope += (
+                f"; the closed gate of run {gate.run_id} is over: its files were sent again"
+                if again is None
+                else f"; what run {gate.run_id} sent was counted again, since its gate was closed"
+            )
+        return results
 
-    def _counted_again(self, gate: ClosedGate, check: ReadBackCheck | None) -> list[CheckResult]:
-        """Make the gate's checks again, by the ledger as it is now. Its own result stands for
-        topics that cannot be read back again."""
+    def _counted_again(
+        self, gate: ClosedGate, check: ReadBackCheck | None
+    ) -> list[CheckResult] | None:
+        """Make the gate's checks again, by the ledger as it is now; None if nothing of what the
+        gate's ship sent counts any more, since its files were re-shipped. The gate's own result
+        stands for topics that cannot be read back again."""
         self._log.reaches(gate.ship.ledger_end)
         state = self._log.look(
             ask_state([file.path for file in gate.files]), wait_seconds=_LEDGER_WAIT_SECONDS
         )
+        ledger = figures(state.chunks, gate.files, gate.ship.generations)
+        reshipped = [
+            file
+            for file in gate.files
+            if file in state.invalidated
+            and state.invalidated[file].generation > gate.ship.generations[-1]
+        ]
+        if reshipped and not ledger.sent:
+            return None
         gone = self._recreated(gate.ship)
         ship = _without(gate.ship, gone)
-        ledger = figures(state.chunks, gate.files, ship.generations)
         for topic in gone:
             ledger.sent.pop(topic, None)
             ledger.topics.pop(topic, None)

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from shipper.driver.earlier_gates import EarlierGates
+from shipper.ledger.codec import encode_chunk, encode_invalidation
 from shipper.ledger.log import LedgerLog
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Invalidation
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
 from shipper.report.results import CheckResult, Coverage
 from shipper.runner import CLOSED_GATE
-from shipper.types import FileId
+from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 from tests.doubles.memory_log import MemoryLog
 from tests.samples import reports as samples
 from tests.samples.config import cluster_of, pipeline_of
+from tests.samples.ledger import chunk_value
 
 HOUR = dt.timedelta(hours=1)
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
@@ -35,16 +38,22 @@ def closed(generation: int, **fields: Any) -> ClosedGate:
     return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[SUM, TOPIC])
 
 
-def earlier(tmp_path: Path, window: Window, generation: int, **context: Any) -> EarlierGates:
+def earlier(
+    tmp_path: Path,
+    window: Window,
+    generation: int,
+    records: MemoryLog | None = None,
+    **context: Any,
+) -> EarlierGates:
     client = SimpleNamespace(present_ids=lambda topics: {})
     about: Any = SimpleNamespace(
         window=window, own_runs_uri=str(tmp_path), pipeline=pipeline_of(),
         connections=lambda _: SimpleNamespace(client=client), is_trial=False, skip_checks=(),
     )  # fmt: skip
     vars(about).update(context)
-    plan: Any = SimpleNamespace(reship=context.get("reship", False), files_for=lambda _: [])
+    plan: Any = SimpleNamespace(files_for=lambda _: [])
     cluster = cluster_of("frankfurt")
-    log = LedgerLog(MemoryLog(), cluster, "web")  # type: ignore[arg-type]
+    log = LedgerLog(records or MemoryLog(), cluster, "web")  # type: ignore[arg-type]
     shipped = samples.ship({}, generation=generation)
     return EarlierGates(about, cluster, log, plan, shipped)
 
@@ -77,7 +86,18 @@ def test_sums_are_made_again_and_what_cannot_be_read_back_stays_as_it_was(tmp_pa
     assert earlier(tmp_path, NEXT, 9).count_again(None) == []
 
 
-@pytest.mark.parametrize("opened", [{"skip_checks": (CLOSED_GATE,)}, {"reship": True}])
+def reshipped(by: int) -> MemoryLog:
+    """Return a ledger with one file, sent by generation 5 and then by a reship."""
+    log, file = MemoryLog(), FileId("/a", 1, 2)
+    key = ChunkKey(SplitId(file, 0), 0, "logs")
+    log.append("l", CHUNKS, [encode_chunk("web", key, chunk_value(generation=5))])
+    again = Invalidation("r2", "wrong")
+    log.append("l", CONTROL, [encode_invalidation("web", file, by, again)])
+    log.append("l", CHUNKS, [encode_chunk("web", key, chunk_value(generation=by))])
+    return log
+
+
+@pytest.mark.parametrize("opened", [{"skip_checks": (CLOSED_GATE,)}, {"records": reshipped(9)}])
 def test_a_person_or_a_reship_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
@@ -85,6 +105,18 @@ def test_a_person_or_a_reship_opens_it(tmp_path: Path, opened: dict[str, Any]) -
     assert gates.count_again(None) == []
     gates.remember(SimpleNamespace(status="succeeded", checks=[]), None)  # type: ignore[arg-type]
     assert folder.find(WINDOW) == []
+
+
+def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
+    tmp_path: Path,
+) -> None:
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(WINDOW, closed(5))
+    folder.add(WINDOW, closed(7, run_id="r2"))
+    gates = earlier(tmp_path, WINDOW, 9, reshipped(7))
+    assert "run r2: read_back(logs)" in (found := failed(gates))
+    assert all(name.startswith("run r2: ") for name in found)
+    assert "r1 is over" in gates.scope
 
 
 def test_a_window_with_a_closed_gate_is_not_covered_by_a_run_that_looks_back(
