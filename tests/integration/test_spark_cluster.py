@@ -389,6 +389,23 @@ def test_executors_without_a_python_are_named_with_the_remedy(
 
 
 @pytest.mark.long
+def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_helps(
+    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
+) -> None:
+    """The plan sees short lines, so that a batch takes all of the long ones: more than the heap."""
+    world = World(tmp_path, kafka.bootstrap)
+    on_cluster(world, spark, rate=None)
+    file = world.root / "config" / "pipelines" / f"{world.name}.yaml"
+    pipeline = json.loads(file.read_text())
+    pipeline["records"] = {"max_line": "64MiB"}
+    file.write_text(json.dumps(pipeline))
+    world.write_log("a.log", b"short\n" * 5_000 + (b"x" * 60_000_000 + b"\n") * 10)
+    said = world.fails(code=1, says=r"`spark\.executor\.memory`.*SHIP-809")
+    assert "driver_memory" not in said
+    assert world.nothing_was_sent()
+
+
+@pytest.mark.long
 def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:

@@ -187,7 +187,7 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
 
 
 def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried: list[str] = []
 
@@ -220,6 +220,8 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
         == 1
     )
     assert tried == ["near", "gone"]
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if "gone" in line and "near" in line], "who waits for whom"
 
 
 @pytest.mark.parametrize(
