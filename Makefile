@@ -14,14 +14,13 @@ CHAOS := $(RUN)/python -m tests.chaos.random_run
 HISTORY := $(RUN)/python -m tests.chaos.history
 LOG_DAY := $(RUN)/python -m tests.chaos.log_day
 LIVE := $(RUN)/python -m tests.dags.live_hour
-SCHEDULER := $(shell grep -ls mark.scheduler tests/dags/test_*.py)
 
 export GX_ANALYTICS_ENABLED := false
 # Where it is set, each process that a test starts compiles all of shipper anew.
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo sim test lint docs format release unit dags integration servers long nightly scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo sim test lint docs format release unit dags servers long nightly scheduler chaos history log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,13 +38,15 @@ $(STAMP): pyproject.toml uv.lock
 demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then again: 0 sent. KEEP=1 leaves Airflow's UI up
 	$(RUN)/shipper demo $(if $(KEEP),--keep) $(if $(LINES),--lines $(LINES))
 
-# Types need one core, and random faults mostly wait: both go beside the fast tests, and what they print comes after.
-test: setup  ## All that CI runs: lint, unit, mutants-short, simulated runs, dags, servers, and a minute of random faults
+# Types need one core, and random faults and a scheduler mostly wait: they go beside the tests, and what they print comes
+# after. Whatever fails, all of it is run and told.
+test: setup  ## All that CI runs for each change: lint, unit, dags, servers, scheduler, simulated runs and random faults
 	@mkdir -p build
-	@$(MAKE) --no-print-directory lint chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
-	  $(MAKE) --no-print-directory unit mutants-short && $(MAKE) --no-print-directory sim SECONDS=20; failed=$$?; \
-	  wait $$beside || failed=1; cat build/beside.log; exit $$failed
-	@$(MAKE) --no-print-directory dags servers
+	@$(MAKE) --no-print-directory scheduler >build/scheduler.log 2>&1 & scheduler=$$!; \
+	  $(MAKE) --no-print-directory lint chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
+	  failed=0; $(MAKE) --no-print-directory -k unit dags servers || failed=1; \
+	  $(MAKE) --no-print-directory sim SECONDS=20 || failed=1; \
+	  wait $$beside || failed=1; wait $$scheduler || failed=1; cat build/beside.log build/scheduler.log; exit $$failed
 
 lint: setup  ## Style, types, import contracts, generated docs
 	$(RUN)/ruff check .
@@ -68,24 +69,19 @@ unit: setup  ## Fast tests: no servers
 	$(PYTEST) $(SIDE_BY_SIDE) tests/unit tests/property tests/sim
 
 dags: setup  ## DAG tests with Airflow, without a scheduler
-	$(PYTEST) -n $(or $(WORKERS),2) --dist loadfile tests/dags -m "not scheduler"
+	$(PYTEST) -n $(or $(WORKERS),2) --dist loadfile tests/dags -m "not scheduler and not long"
 
-integration: setup  ## Real Kafka, real Spark, through the commands that users have
+servers: setup  ## Real Kafka, real Spark, through the commands that users have: each promise once
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration -m "not long"
 
-# A scheduler mostly waits, so its tests go beside those that need both cores, in a worker more.
-servers: setup  ## `integration` and `scheduler` side by side
-	$(PYTEST) -n $(or $(WORKERS),4) --dist loadfile --no-loadscope-reorder $(SCHEDULER) tests/integration -m "not long"
-
-long: setup  ## What `make test` leaves out, to end in time: integration tests, and ten times as many random examples
-	$(PYTEST) $(SIDE_BY_SIDE) tests/integration -m long
+long: setup  ## What `make test` leaves out, and CI runs once a day: the rest of servers and of Airflow, and ten times as many random examples
+	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration tests/dags -m long
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
-	$(PYTEST) tests/dags -m long
 
 nightly: long faults chaos history log-day mutants model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
-	$(PYTEST) $(SIDE_BY_SIDE) $(SCHEDULER) -m "not long"
+	$(PYTEST) tests/dags/test_scheduler.py -m "not long"
 
 sim: setup  ## Histories of runs in a simulated world for SECONDS (60); `.venv/bin/python -m tests.sim --kind runs --seed 17` for one
 	$(RUN)/python -m tests.sim --seconds $(or $(SECONDS),60)
@@ -113,7 +109,7 @@ chaos-short: setup  ## Some faults by themselves, then two minutes of random one
 mutants: setup  ## Remove each rule of DESIGN's invariants in turn, and show that its test fails; MUTANT=name for one
 	$(RUN)/python -m tests.mutants $(MUTANT)
 
-mutants-short: setup  ## The same for the rules whose tests start no server: what CI runs
+mutants-short: setup  ## The same for the rules whose tests start no server
 	$(RUN)/python -m tests.mutants --short
 
 # No setup: Python's standard library, spin and a C compiler are all they need.

@@ -4,6 +4,9 @@ it is told."""
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +14,31 @@ import pytest
 from dag_world import DAGS, Config, FakeSpark
 
 
+@pytest.fixture(scope="session")
+def warm_spark() -> Iterator[Path]:
+    """Where a warm process of fake_spark.py listens: a run starts seven, each half a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        socket = Path(folder) / "socket"
+        words = ["-m", "tests.warm.server", str(socket), sys.executable, "tests.dags.fake_spark"]
+        with subprocess.Popen(
+            [sys.executable, *words],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield socket
+            assert server.stdin is not None
+            server.stdin.close()
+
+
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+def spark(tmp_path: Path, warm_spark: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     folder = tmp_path / "spark"
     folder.mkdir()
     monkeypatch.setenv("SPARK_FAKE", str(folder))
-    return FakeSpark(folder)
+    return FakeSpark(folder, warm_spark)
 
 
 @pytest.fixture

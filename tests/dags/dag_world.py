@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
+WARM = Path(__file__).resolve().parents[1] / "warm" / "python.py"
 
 PIPELINE = """\
 pipeline: {name}
@@ -41,13 +42,12 @@ def told(notices: Path) -> list[dict[str, str]]:
 class FakeSpark:
     """The Spark side as a script; see fake_spark.py."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, socket: Path) -> None:
+        """``socket``: where its warm process listens."""
         self.folder = folder
         self.python = folder / "python"
-        self.python.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("fake_spark.py")}" '
-            '"$@"\n'
-        )
+        words = f'"{sys.executable}" -I -S "{WARM}" "{socket}" "{sys.executable}"'
+        self.python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         self.python.chmod(0o755)
 
     def script(self, **steps: list[str]) -> None:

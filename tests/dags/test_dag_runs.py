@@ -14,6 +14,7 @@ import pytest
 from dag_world import Config, FakeSpark, bag_of
 
 from shipper.config.pipeline import Pipeline
+from tests.waiting import slowness, wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -173,7 +174,10 @@ def test_what_nobody_can_have_meant_is_refused(
 def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
     config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config.pipeline("web", schedule='{cron: "0 * * * *", start: 2026-11-01, give_up_after: 12s}')
+    config.pipeline(
+        "web",
+        schedule=f'{{cron: "0 * * * *", start: 2026-11-01, give_up_after: {12 * slowness():.0f}s}}',
+    )
     spark.script(ship_near=["hang"])
     dag_run = run()
     assert dag_run.state == "failed"
@@ -181,7 +185,7 @@ def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
     assert states(dag_run)["report"] == "success"
     assert spark.steps.count("ship:near") == 1
     assert "give_up_after" in "".join(capsys.readouterr())
-    assert not Path(f"/proc/{spark.hanging()}").exists()
+    wait_until(lambda: not Path(f"/proc/{spark.hanging()}").exists())
 
 
 def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(

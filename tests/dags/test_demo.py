@@ -13,6 +13,7 @@ pytestmark = [
     pytest.mark.scheduler,
     pytest.mark.kafka,
     pytest.mark.spark,
+    pytest.mark.long,
 ]
 
 

@@ -336,6 +336,7 @@ def remove_the_file_during_a_run(
     assert "config/pipelines/web.yaml is gone" in failure
 
 
+@pytest.mark.long
 def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_astray(
     standalone: Airflow, config: Config, spark: FakeSpark
 ) -> None:

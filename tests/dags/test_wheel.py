@@ -32,6 +32,7 @@ pytestmark = [
     pytest.mark.scheduler,
     pytest.mark.kafka,
     pytest.mark.spark,
+    pytest.mark.long,
 ]
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 #: Files that take longest. Workers take whole files, and who begins one of these last would be
 #: waited for.
 _LONGEST = (
-    "test_scheduler",
     "test_kill",
-    "test_wheel",
-    "test_spark_cluster",
-    "test_dev_servers",
     "test_stop",
+    "test_ship",
+    "test_sql_rules",
     "test_secured_cluster",
-    "test_delivery_options",
 )
 
 

@@ -46,6 +46,7 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     assert world.run()["delivered"] == 200
 
 
+@pytest.mark.long
 def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: World) -> None:
     (world.root / "config" / "clusters" / "gone.yaml").write_text(
         "cluster: gone\nbootstrap: 127.0.0.1:1\n"
@@ -59,6 +60,7 @@ def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: Wor
     assert [gate["cluster"] for gate in said["delivery_gates"]] == ["local"]
 
 
+@pytest.mark.long
 def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
     world: World,
 ) -> None:
@@ -96,6 +98,7 @@ def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
     assert world.read() == lines_of(LINES)
 
 
+@pytest.mark.long
 def test_a_cap_of_the_run_slows_it_down(world: World) -> None:
     noise = base64.b64encode(random.Random(7).randbytes(300_000))
     world.write_log(

@@ -181,6 +181,7 @@ def test_every_type_is_what_fastavro_reads(spark):
     assert (nothing, no_reason) == (None, None)
 
 
+@pytest.mark.long
 def test_any_numbers_and_texts_are_kept_exactly(spark):
     rng = random.Random(7)
     schema = record(
@@ -266,6 +267,7 @@ MISFITS: list[tuple[Any, str, str]] = [
 ]
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_no_value_and_the_reason_quotes_nothing(spark):
     """All in one look of Spark's."""
     columns = []
@@ -285,6 +287,7 @@ def test_what_does_not_fit_is_no_value_and_the_reason_quotes_nothing(spark):
     assert not wrong
 
 
+@pytest.mark.long
 def test_what_is_no_object_of_the_schema_is_no_value(spark):
     schema = record(("f", "string"), ("g", ["null", "int"]))
     schema["fields"][0]["default"] = "for readers, not for writers"
@@ -308,6 +311,7 @@ def test_what_is_no_object_of_the_schema_is_no_value(spark):
     assert [value is None for value, _ in found] == [why is not None for why in cases.values()]
 
 
+@pytest.mark.long
 def test_what_avro_does_not_take_as_a_schema_is_said(spark):
     assert "strnig" in schema_fault(spark, Avro.model_validate({"schema": record(("f", "strnig"))}))
     assert schema_fault(spark, Avro.model_validate({"schema": record(("f", "string"))})) == ""
@@ -487,6 +491,7 @@ def test_lines_become_structs_become_avro_redacted_on_their_way(world, registry)
     )
 
 
+@pytest.mark.long
 def test_a_registry_that_says_no_fails_the_run_before_anything_is_sent(world, registry):
     """Once each for the plan: a wrong password, a schema that earlier readers cannot follow, one
     that does not fit without a quarantine."""

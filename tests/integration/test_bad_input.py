@@ -87,6 +87,7 @@ def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_files_that_are_still_being_written_are_left_out_and_named(world):
     world.write_pipeline(source={"path": "logs", "settle": "2h"})
     world.fails(code=1, says=r"a\.log: modified less than 7200 s before")
@@ -111,6 +112,7 @@ def test_a_limit_stops_the_plan(world):
     assert world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_right_is_there(world):
     secret = world.write_log("secret.log", b"x\n")
     secret.chmod(0)
@@ -132,6 +134,7 @@ def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_rig
     assert world.read() == lines_of(b"one\n", b"x\n")
 
 
+@pytest.mark.long
 def test_a_log_whose_first_line_begins_like_a_packed_file_is_never_done_by_quarantine(world):
     log = b"\x1f\x8b\x08\x00 GET /\nsecond\n"
     world.write_log("hostile.log", log)
@@ -150,6 +153,7 @@ def test_a_log_whose_first_line_begins_like_a_packed_file_is_never_done_by_quara
     assert world.read() == lines_of(b"one\n", log)
 
 
+@pytest.mark.long
 def test_a_stray_quote_weighs_as_many_records_as_the_rows_that_it_hides(world):
     """Rows behind the quote are one record, which a run counted as one in a hundred thousand."""
     rows = [b"%d,said %d\n" % (number, number) for number in range(10_000)]
@@ -202,6 +206,7 @@ def test_a_file_in_whose_middle_an_expression_fails_is_not_whole(world):
     assert cluster["complete_files"] == 0, "nobody has seen its end"
 
 
+@pytest.mark.long
 def test_a_ledger_topic_with_the_wrong_settings_is_refused(world):
     world.client.create_topics({f"_shipper.{world.name}": 1}, replication_factor=1)
     world.fails(

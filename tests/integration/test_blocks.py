@@ -95,6 +95,7 @@ content = st.tuples(
     split_bytes=st.integers(7, 200),
     slice_bytes=st.integers(1, 300),
 )
+@pytest.mark.long
 def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,

@@ -74,6 +74,7 @@ def shipper(
 
 
 @pytest.mark.parametrize("example", TESTED)
+@pytest.mark.long
 def test_the_tests_of_the_examples_hold(example: str) -> None:
     report = json.loads(shipper(EXAMPLES / example / "config", "test", "--json").stdout)
     assert report["passed"] == len(report["cases"]) > 0
@@ -97,6 +98,7 @@ def test_the_example_in_the_docs_holds(tmp_path: Path) -> None:
     assert (report["passed"], report["failed"]) == (1, 0)
 
 
+@pytest.mark.long
 def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(
     config: Path, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(
     assert "nonsense of joe@example.com" in said
 
 
+@pytest.mark.long
 def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
     tmp_path: Path,
 ) -> None:
@@ -196,6 +199,7 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
     assert not (tests / "plain.yaml").exists(), "the file beside it may be somebody's work"
 
 
+@pytest.mark.long
 def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: Path) -> None:
     (config / "tests" / "a.log.gz").write_bytes(gzip.compress(LINES[2] + b"\n"))
     same = {"file": "a.log.gz", "path": "/logs/2026-11-01/a.log"}

@@ -76,6 +76,7 @@ def test_a_gate_that_could_not_compare_is_made_up_for_by_a_run_that_ships_nothin
     assert gates.find(parse_window(WINDOW)) == []
 
 
+@pytest.mark.long
 def test_a_ledger_that_is_gone_is_told_by_doctor_and_by_the_commands(world: World) -> None:
     world.run()
     world.delete_topic(f"_shipper.{world.name}")

@@ -482,6 +482,7 @@ _FIRST = {corruption.caught_by: corruption for corruption in reversed(CORRUPTION
         for each in CORRUPTIONS
     ],
 )
+@pytest.mark.long
 def test_a_corrupted_source_closes_the_gate(world: World, corruption: Corruption) -> None:
     corruption.plant(world)
     found = world.closed_by(corruption.pipeline)

@@ -45,6 +45,7 @@ def test_records_of_a_file_keep_their_order_in_one_partition(make_world):
         assert [record.value for record in mine] == content.splitlines()
 
 
+@pytest.mark.long
 def test_at_least_once_says_so_and_a_rerun_sends_nothing(make_world):
     world = make_world()
     world.write_pipeline(delivery=_QUICK | {"guarantee": "at_least_once"})
@@ -107,6 +108,7 @@ def test_a_topic_that_is_created_during_the_run_gets_its_records_and_the_other_d
 
 
 @pytest.mark.cold  # a thread of Java's computes on when all else has ended
+@pytest.mark.long
 def test_a_ship_that_an_expression_holds_up_for_ever_is_stopped_and_says_so(make_world):
     """Java's regular expressions take exponential time on such a line."""
     world = make_world()

@@ -128,6 +128,7 @@ def test_all_is_well_before_the_first_ship_and_after_it(
     assert list(world.root.rglob("*doctor*")) == []
 
 
+@pytest.mark.long
 def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
     world: SecuredWorld, secured: SecuredKafka
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
     assert "there is no file /nowhere/ca.pem" in alone(doctor(world)[1], "far: file")["says"]
 
 
+@pytest.mark.long
 def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_lines(
     world: SecuredWorld, secured: SecuredKafka
 ) -> None:
@@ -177,6 +179,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
 
 
+@pytest.mark.long
 def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
     world: SecuredWorld,
 ) -> None:
@@ -188,6 +191,7 @@ def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
     assert found["far: login"]["status"] == "ok", "what needs no Java is looked at all the same"
 
 
+@pytest.mark.long
 def test_a_topic_that_asks_for_more_replicas_than_it_has_is_a_warning(world: SecuredWorld) -> None:
     world.write_pipeline(clusters=["local"])
     world.set_topic("min.insync.replicas", "2")

@@ -152,6 +152,7 @@ def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world: Wo
     )
 
 
+@pytest.mark.long
 def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world: World) -> None:
     for folder in ("app", "_temporary", ".staging"):
         world.write_log(f"{folder}/x.log", b"one\n")
@@ -180,6 +181,7 @@ def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world: World) -
 
 
 @pytest.mark.cold
+@pytest.mark.long
 def test_names_are_read_as_utf_8_where_the_locale_is_posix(world: World) -> None:
     world.write_log("naïve – файл.log", b"one\n")
     found = world.plan(prefix=["env", "-u", "LANG", "LC_ALL=POSIX"])
@@ -201,6 +203,7 @@ _WITHOUT_RIGHTS = [
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes a right away from root"
 )
+@pytest.mark.long
 def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     world.write_log("a.log", b"one\n")
     for name, mode in (("shut", 0o000), ("names only", 0o444)):
@@ -219,6 +222,7 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
     assert re.search(r"/logs/names only cannot be listed: .*SHIP-302", error), error
 
 
+@pytest.mark.long
 def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -> None:
     """Whoever starts a step by hand gets past the command line's own check."""
     world.write_log("a.log", b"one\n")

@@ -6,7 +6,7 @@ import pytest
 
 from .world import World
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.long]
 
 
 def test_a_log_line_writes_no_error_and_reaches_neither_screen_nor_results(tmp_path, kafka):

@@ -152,6 +152,7 @@ def commands(example: str) -> list[list[str]]:
         for name in NAMES
     ],
 )
+@pytest.mark.long
 def test_an_example_ships_its_samples_as_its_readme_says(
     example: str, tmp_path: Path, kafka: KafkaServer
 ) -> None:

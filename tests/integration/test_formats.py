@@ -47,6 +47,7 @@ def test_every_file_is_shipped_whole_or_refused_by_name_and_the_run_says_which(w
     assert world.read() == good
 
 
+@pytest.mark.long
 def test_with_fail_nothing_is_sent_when_one_file_is_bad(world):
     plant(world, "gzip.log.gz")
     plant(world, "refused-xz.log.xz")
@@ -101,6 +102,7 @@ def test_any_name_that_a_file_system_allows_is_shipped(world):
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_what_cannot_be_read_and_what_is_too_long_stops_the_run_or_goes_to_quarantine(
     tmp_path, kafka
 ):

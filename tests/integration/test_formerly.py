@@ -103,6 +103,7 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
     assert world.read() == Counter([b"5", b"5", b"6", b"7", b"8"])
 
 
+@pytest.mark.long
 def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_sent(
     world: World,
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_former_name_of_which_nothing_is_known_is_refused_before_anything_is_s
     assert world.read() == Counter([b"5"])
 
 
+@pytest.mark.long
 def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(
     world: World,
 ) -> None:

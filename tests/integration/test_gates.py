@@ -72,6 +72,7 @@ def jobs_so_far(spark: SparkSession) -> int:
     return spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
 
 
+@pytest.mark.long
 def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
     said = "4 rows in the sample (`on: full` counts all)"
     checks = [
@@ -99,6 +100,7 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_sample_has_as_many_rows_counted_without_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -204,6 +206,7 @@ def test_each_check_of_lines_passes_and_fails_on_real_lines(
         assert bool(closed([result])) is not passes
 
 
+@pytest.mark.long
 def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(
     logs: Logs,
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
     assert evaluate(logs, rows(on="full"))[0].passed, "the others are shipped, and the ship fails"
 
 
+@pytest.mark.long
 def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
     plan = logs.plan()
     (logs.folder / "a.log").unlink()
@@ -264,6 +268,7 @@ REGEXES = [
 
 
 @pytest.mark.parametrize("regex", REGEXES)
+@pytest.mark.long
 def test_groups_of_a_parse_are_what_spark_s_functions_say(spark: SparkSession, regex: str) -> None:
     pipeline = Pipeline.model_validate(
         {
@@ -353,6 +358,7 @@ def numbered(count: int) -> bytes:
     return b"".join(b"line %07d\n" % i for i in range(count))
 
 
+@pytest.mark.long
 def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -377,6 +383,7 @@ def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(
     assert spark.conf.get("spark.sql.files.maxPartitionBytes") == setting
 
 
+@pytest.mark.long
 def test_a_sample_of_a_large_compressed_file_is_its_first_lines(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -387,6 +394,7 @@ def test_a_sample_of_a_large_compressed_file_is_its_first_lines(
     assert found == {"rows": 20_010, "last": "line 0019999"}
 
 
+@pytest.mark.long
 def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -400,6 +408,7 @@ def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(
     assert result.passed, result.observed
 
 
+@pytest.mark.long
 def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(
     logs: Logs,
 ) -> None:
@@ -420,6 +429,7 @@ def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_s
     assert "gone.log cannot be compared with the other files" in result.observed
 
 
+@pytest.mark.long
 def test_spark_is_left_as_it_was(
     spark: SparkSession, logs: Logs, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -455,6 +465,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_great_expectations_writes_prints_and_sends_nothing(tmp_path: Path) -> None:
     home, here, temporary = (tmp_path / name for name in ("home", "here", "tmp"))
     for folder in (home, here, temporary):

@@ -63,6 +63,7 @@ def gates(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> None:
     done = gates(root)
     assert done.returncode == 0, done.stderr
@@ -92,6 +93,7 @@ def test_a_closed_gate_is_exit_code_1_and_one_json_document(root: Path) -> None:
     assert "✗" in done.stdout
 
 
+@pytest.mark.long
 def test_a_window_without_files_says_so(root: Path) -> None:
     for path in (root / "logs").iterdir():
         path.unlink()
@@ -106,6 +108,7 @@ def test_a_window_without_files_says_so(root: Path) -> None:
     assert "; there is no such folder. Nothing was sent" in done.stderr
 
 
+@pytest.mark.long
 def test_strict_makes_exit_code_3_of_a_warning(root: Path) -> None:
     write_pipeline(root, {"check": "files", "min": 4, "severity": "warn"})
     assert (gates(root).returncode, gates(root, "--strict").returncode) == (0, 3)
@@ -113,6 +116,7 @@ def test_strict_makes_exit_code_3_of_a_warning(root: Path) -> None:
     assert gates(root, "--strict").returncode == 1, "a closed gate is more than a warning"
 
 
+@pytest.mark.long
 def test_validate_finds_what_spark_would_refuse_in_a_check(root: Path) -> None:
     bad = [
         {"check": "matches", "regex": "(["},

@@ -124,6 +124,7 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
     assert world.read() == expected + lines_of(again + b"more of it\n")
 
 
+@pytest.mark.long
 def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: HdfsWorld):
     """As the guide says to try it on `dev up hdfs`, whose only DataNode cannot be replaced by
     another one."""
@@ -141,6 +142,7 @@ def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: Hdf
     assert world.read() == lines_of(b"one\ntwo\n")
 
 
+@pytest.mark.long
 def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWorld):
     """Whoever started the NameNode may read everything; another user may not."""
     world.put("a.log", b"one\n")
@@ -160,6 +162,7 @@ def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWo
     assert (world.read(), world.read(".q")) == (lines_of(b"one\n", b"two\n"), lines_of())
 
 
+@pytest.mark.long
 def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(
     world: HdfsWorld, tmp_path
 ):
@@ -184,6 +187,7 @@ def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:
     return done.returncode, ShipResult.model_validate_json(result.read_text())
 
 
+@pytest.mark.long
 def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_run(world: HdfsWorld):
     first = numbered("first", 0, 4_000)
     world.put("growing.log", first)

@@ -205,6 +205,7 @@ def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> No
     assert again.read_bytes() == READER_JAR.read_bytes()
 
 
+@pytest.mark.long
 def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
     world: World, tmp_path: Path
 ) -> None:
@@ -276,6 +277,7 @@ def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(
     assert "SHIP-001" not in done.stderr + validated.stderr
 
 
+@pytest.mark.long
 def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(
     tmp_path: Path,
 ) -> None:

@@ -213,6 +213,7 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     )
 
 
+@pytest.mark.long
 def test_a_source_gate_whose_java_is_killed_has_judged_nothing_and_is_tried_again(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     numbered_lines(world, files=1, lines=20_000)
@@ -243,6 +244,7 @@ def _reads_lines(pid: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     small_steps(world)
@@ -269,6 +271,7 @@ def test_a_zombie_that_wakes_up_after_a_takeover_sends_nothing_more(tmp_path, ka
     assert world.ledger_count() == expected.total()
 
 
+@pytest.mark.long
 def test_a_run_that_finds_the_lease_held_waits_for_it_or_stops_and_says_by_whom(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     small_steps(world, delivery={"lease_wait": "1s"})

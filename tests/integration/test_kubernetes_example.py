@@ -69,6 +69,7 @@ def executor_pod(jvm: Any, settings: Mapping[str, str]) -> tuple[dict[str, Any],
     return pod, container
 
 
+@pytest.mark.long
 def test_spark_makes_the_pod_that_the_manifests_are_for(
     jvm: Any, settings: dict[str, str], manifests: dict[str, Any]
 ) -> None:
@@ -102,6 +103,7 @@ def test_spark_makes_the_pod_that_the_manifests_are_for(
     assert "KAFKA_PASSWORD" not in told, "it reaches executors inside the job"
 
 
+@pytest.mark.long
 def test_the_image_starts_an_executor_by_a_command_line_that_spark_reads(
     jvm: Any, settings: dict[str, str], tmp_path: Path
 ) -> None:

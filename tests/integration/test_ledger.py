@@ -81,6 +81,7 @@ class TestSnapshot:
         )
         assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
 
+    @pytest.mark.long
     def test_a_ledger_that_was_deleted_and_made_anew_does_not_inherit_the_old_ones_snapshot(
         self, world
     ):
@@ -190,6 +191,7 @@ class TestTakeover:
         with pytest.raises(Superseded):
             back.begin(within(20))
 
+    @pytest.mark.long
     def test_a_lane_that_cannot_be_fenced_says_why_and_whether_waiting_helps(self, world):
         ledger = ledger_of(world)
         settings = replace(settings_of(world), transaction_timeout_ms=3_600_000)
@@ -238,6 +240,7 @@ class TestArchive:
         assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
 
     @pytest.mark.parametrize("damage", ["gone", "cut", "no folder"])
+    @pytest.mark.long
     def test_without_its_archive_a_ledger_is_not_believed(self, world, damage):
         ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
         self.archive(world)
@@ -250,6 +253,7 @@ class TestArchive:
         with pytest.raises(LedgerGone, match=r"1 record in the archive.*Nothing was sent"):
             ledger_of(world, folder=damage != "no folder").look(ask_state(["old"]), 15)
 
+    @pytest.mark.long
     def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(
         self, world, monkeypatch
     ):
@@ -386,6 +390,7 @@ def test_verify_names_what_is_wrong_and_fails(world):
 
 
 @pytest.mark.parametrize("split_size", ["64KiB", "1MiB"])
+@pytest.mark.long
 def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cut_then(
     world, split_size
 ):
@@ -485,6 +490,7 @@ class TestRepair:
             "what the forged generation claimed is not fenced"
         )
 
+    @pytest.mark.long
     def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
         ledger = ledger_of(world)
         world.client.append(ledger.topic, CHUNKS, [(chunk(world, "a")[0], b"[]")])
@@ -549,6 +555,7 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     assert world.shipper("ledger", "verify", world.name).returncode == 0
 
 
+@pytest.mark.long
 def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     """It knows nothing of what was archived and quarantined before it."""
     world.write_log("a.log", b"one\n")
@@ -597,6 +604,7 @@ task.split_slices = without_last_line
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_anew(world):
     """Its records are in the ledger, its split has ended, and the run had another error to tell."""
     world.write_pipeline(runner={"cores": 2, "driver_memory": "1g"})

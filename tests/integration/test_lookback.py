@@ -151,6 +151,7 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     assert world.read() == Counter(dict.fromkeys([b"a", b"b", b"c", b"late", b"young"], 2))
 
 
+@pytest.mark.long
 def test_a_run_by_hand_looks_at_its_own_window_only(world: World) -> None:
     write_away(world, world.bootstrap)
     world.write_log("2026-11-01/hour=5/a.log", b"a\n")

@@ -123,6 +123,7 @@ def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails
     assert keys.world.read() == lines_of(*(key.encode() + b"\n" for key in good))
 
 
+@pytest.mark.long
 def test_archived_objects_are_left_out_until_they_are_restored(keys: Keys) -> None:
     keys.put("logs/a.log", b"one\n")
     keys.put("logs/b.log", b"two\n", storage_class="GLACIER")

@@ -215,6 +215,7 @@ def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
     assert "nothing was sent" in shipped.gate("r2").scope
 
 
+@pytest.mark.long
 def test_a_chunk_that_has_expired_from_the_topic(shipped: Shipped) -> None:
     """delete-records, and retention likewise: a warning with its own name, and no failed sum."""
     topic = shipped.world.topic("-gone")
@@ -249,6 +250,7 @@ def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
     assert f"checksum(file {key[3]} to {topic})" in found
 
 
+@pytest.mark.long
 def test_a_ledger_record_without_data(shipped: Shipped) -> None:
     topic = shipped.world.topic()
     key, value = shipped.chunk_records(topic)[0]
@@ -265,6 +267,7 @@ def test_a_ledger_record_without_data(shipped: Shipped) -> None:
     assert "checksum(values)" in found
 
 
+@pytest.mark.long
 def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
     topic = shipped.world.topic("-twice")
     _, value = shipped.chunk_records(topic)[0]
@@ -300,6 +303,7 @@ def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_chec
     ("figure", "where"),
     [("filtered", "filtered: noise"), ("quarantined", "quarantined: too_large")],
 )
+@pytest.mark.long
 def test_a_miscounted_filter_or_quarantine(shipped: Shipped, figure: str, where: str) -> None:
     shipped.edit_ship_result(lambda fields: fields[figure].update({where.split(": ")[1]: 3}))
     found = shipped.open_checks()
@@ -310,6 +314,7 @@ def test_a_miscounted_filter_or_quarantine(shipped: Shipped, figure: str, where:
     assert f"sum_closes({where})" in found
 
 
+@pytest.mark.long
 def test_a_count_of_sparks_that_is_off(shipped: Shipped) -> None:
     shipped.edit_ship_result(lambda fields: fields.update(read=fields["read"] - 1))
     found = shipped.open_checks()
@@ -317,6 +322,7 @@ def test_a_count_of_sparks_that_is_off(shipped: Shipped) -> None:
     assert "5,301 by the tasks' receipts and in the ledger, read anew" in found["sum_closes(read)"]
 
 
+@pytest.mark.long
 def test_a_file_whose_receipt_is_off_is_named(shipped: Shipped) -> None:
     def lose_ten(fields: dict[str, Any]) -> None:
         next(file for file in fields["files"] if file["path"].endswith("a.log"))["delivered"] -= 10
@@ -328,6 +334,7 @@ def test_a_file_whose_receipt_is_off_is_named(shipped: Shipped) -> None:
     assert not any("b.log" in name for name in found)
 
 
+@pytest.mark.long
 def test_what_spark_computed_and_the_ledger_does_not_hold(shipped: Shipped) -> None:
     shipped.edit_ship_result(
         lambda fields: fields.update(checksum=f"{int(fields['checksum'], 16) ^ 1:016x}")

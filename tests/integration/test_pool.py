@@ -111,6 +111,7 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
         assert pool.close(20).delivered == 20
 
 
+@pytest.mark.long
 def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(
     ledger: Ledger,
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
 
 
+@pytest.mark.long
 def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_and_holds_up_no_other(  # noqa: E501
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +178,7 @@ def only_a_splits_end() -> Chunk:
 
 
 @pytest.mark.parametrize("what", ["records", "only a split's end"])
+@pytest.mark.long
 def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_topic_is_blamed(
     ledger: Ledger, what: str
 ) -> None:
@@ -306,6 +309,7 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
         ]
 
 
+@pytest.mark.long
 def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(
     ledger: Ledger,
 ) -> None:
@@ -343,6 +347,7 @@ def quota(broker: KafkaServer) -> Iterator[int]:
     run_kafka_tool("kafka.admin.ConfigCommand", [*where, "--delete-config", "producer_byte_rate"])
 
 
+@pytest.mark.long
 def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int) -> None:
     """All four send at once what the quota lets through in 20 s, and each has 10 s: every
     transaction timed out and was sent again, without end. The broker's answers say for how long it

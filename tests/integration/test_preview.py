@@ -110,6 +110,7 @@ OF_FORMATS = {
 
 
 @pytest.mark.parametrize("kind", OF_FORMATS)
+@pytest.mark.long
 def test_it_shows_the_bytes_that_arrive_also_behind_a_byte_order_mark(tmp_path, kafka, kind):
     source, records, lines = OF_FORMATS[kind]
     world = World(tmp_path, kafka.bootstrap, topics={"": 1, "-broken": 1})
@@ -162,6 +163,7 @@ def test_what_no_run_would_take_is_refused(world):
     )
 
 
+@pytest.mark.long
 def test_people_see_each_part_on_a_row_that_fits_and_no_character_that_acts(world, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     done = world.shipper("preview", world.name, "--window", WINDOW, "-n", "5")

@@ -216,6 +216,7 @@ def on_the_page(world: World, folder: Path) -> tuple[list[list[str]], str]:
     return [shlex.split(line)[1:] for line in commands.splitlines()], pipeline
 
 
+@pytest.mark.long
 def test_corrected_records_are_shipped_as_the_page_says(make_world):
     world = make_world(topics={"-a": 3, "-errors": 1, "-q": 1})
     now = int(time.time() * 1000)
@@ -294,6 +295,7 @@ def test_corrected_records_are_shipped_as_the_page_says(make_world):
     assert world.shipper("ledger", "verify", f"{world.name}_corrected").returncode == 0
 
 
+@pytest.mark.long
 def test_records_that_fail_a_check_of_severity_quarantine_go_there_with_its_name(make_world):
     world = make_world(topics={"": 1, "-q": 1})
     checks = [
@@ -386,6 +388,7 @@ def test_a_record_that_fits_its_topic_meanwhile_stays_in_quarantine_and_is_not_s
     assert world.run()["read"] == 0
 
 
+@pytest.mark.long
 def test_json_lines_become_columns_and_without_a_quarantine_a_line_that_is_none_fails_the_run(
     make_world,
 ):

@@ -134,6 +134,7 @@ def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
     assert lines(rows)[-len(LINES) :] == LINES
 
 
+@pytest.mark.long
 def test_a_bzip2_file_without_the_beginning_of_a_block_is_refused(spark, tmp_path):
     """Hadoop's codec looks for the next one, and the lines of the block are gone."""
     content = b"".join(b"line %d %s\n" % (i, b"x" * (i % 90)) for i in range(30_000))
@@ -190,6 +191,7 @@ def test_plain_text_is_cut_into_the_lines_and_splits_of_sparks_own_reader(spark,
         )
 
 
+@pytest.mark.long
 def test_a_line_of_more_than_two_gigabytes_is_one_row_and_the_others_are_read(spark, tmp_path):
     """Zeros in front of a log, as copytruncate leaves them: they take no place on the disk."""
     path, hole = tmp_path / "a.log", 2**31 + 5
@@ -220,6 +222,7 @@ def test_a_line_that_is_too_long_is_one_row_with_its_beginning(spark, tmp_path):
     assert sum(report.unpacked for report in reports) == path.stat().st_size
 
 
+@pytest.mark.long
 def test_a_bomb_costs_no_more_memory_than_a_line(spark, tmp_path):
     """One line of 600 MB in 600 kB, in a JVM that has less."""
     path = tmp_path / "bomb.log.gz"
@@ -248,6 +251,7 @@ def test_a_file_that_was_replaced_or_removed_after_the_plan_is_said_to_be(spark,
     assert "replaced or written to after it was planned" in reports[1].problem
 
 
+@pytest.mark.long
 def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_path):
     """A window of a million files would be refused only when all of them were listed, and made into
     objects."""
@@ -268,6 +272,7 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
 
 
+@pytest.mark.long
 def test_a_name_may_match_any_of_several_globs(spark, tmp_path):
     for name in ("a.log", "b.log.gz", "c.txt", "b.log.gz.old"):
         (tmp_path / name).touch()
@@ -280,6 +285,7 @@ def test_a_name_may_match_any_of_several_globs(spark, tmp_path):
     assert not found.too_many
 
 
+@pytest.mark.long
 def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tmp_path):
     (tmp_path / "here.log").write_bytes(b"one\n")
     paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
@@ -294,6 +300,7 @@ def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tm
     assert "nosuch" in found.problems[paths[0]]
 
 
+@pytest.mark.long
 def test_a_file_whose_size_is_not_known_is_left_out(spark):
     """Hadoop's client for HTTP gives every file -1 bytes. Pipelines may not use it."""
     (found,) = list_files(
@@ -311,6 +318,7 @@ def test_a_file_whose_size_is_not_known_is_left_out(spark):
     )
 
 
+@pytest.mark.long
 def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark, tmp_path):
     """Also one behind the other, with frames that stand alone and with what is to be skipped in
     between."""
@@ -341,6 +349,7 @@ def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark
         ) == content.removesuffix(b"\n")
 
 
+@pytest.mark.long
 def test_a_damaged_frame_with_linked_blocks_is_never_taken_for_a_whole_one(spark, tmp_path):
     rng = random.Random(5)
     frame, _ = linked_frame(rng, 9)

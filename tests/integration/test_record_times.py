@@ -86,6 +86,7 @@ def test_a_record_whose_time_the_topic_refuses_goes_to_quarantine_and_the_others
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topic_takes_it(
     tmp_path, kafka
 ):
@@ -99,6 +100,7 @@ def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topi
     assert world.read() == Counter(lines)
 
 
+@pytest.mark.long
 def test_a_record_without_a_key_for_a_compacted_topic_goes_to_quarantine(tmp_path, kafka):
     world = timed(
         tmp_path,
@@ -112,6 +114,7 @@ def test_a_record_without_a_key_for_a_compacted_topic_goes_to_quarantine(tmp_pat
     assert reasons(world) == Counter([(b"two", "without_key")])
 
 
+@pytest.mark.long
 def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kafka):
     world = timed(tmp_path, kafka.bootstrap, **{"retention.ms": str(7 * DAY_MS)})
     day = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=30)
@@ -146,6 +149,7 @@ def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kaf
 
 @pytest.mark.parametrize("bad", ["x", "xx-", "-x"])
 @pytest.mark.parametrize("settings", [{BEFORE: str(DAY_MS)}, {"cleanup.policy": "compact"}])
+@pytest.mark.long
 def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(
     ledger: Ledger, settings, bad
 ):

@@ -198,6 +198,7 @@ def test_the_jvm_finds_what_python_finds_and_leaves_every_other_byte(spark, writ
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_hash_stays_whole_in_every_order_of_rules(spark):
     """Among these are addresses whose hash holds what looks like the number of a card."""
     lines = [
@@ -218,6 +219,7 @@ def test_a_hash_stays_whole_in_every_order_of_rules(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_groups_of_a_match_are_the_records_own_and_are_searched_by_later_rules(spark):
     rules = [
         Redaction.model_validate(rule)
@@ -239,11 +241,13 @@ def test_groups_of_a_match_are_the_records_own_and_are_searched_by_later_rules(s
         ("bearer", b"Authorization: Bearer eyJh.eyJz-_.x== GET", b"Authorization: Bearer [bearer] GET"),  # noqa: E501
     ],
 )  # fmt: skip
+@pytest.mark.long
 def test_what_each_rule_is_for(spark, rule, line, expected):
     assert by_spark(spark, [Redaction.model_validate(rule)], [line]) == [expected]
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_megabyte_without_anything_in_it_takes_no_time(spark):
     """No rule's time grows with the square of a line's length."""
     lines = [
@@ -272,6 +276,7 @@ def test_a_megabyte_without_anything_in_it_takes_no_time(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_no_key_is_in_what_spark_shows_of_a_plan(spark):
     rules = [Redaction.model_validate({"rule": "ipv4", "hash": _HASH})]
     frame = spark.createDataFrame([(b"10.0.0.1",)], StructType([StructField("line", BinaryType())]))

@@ -129,6 +129,7 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     assert again["delivered"] == 0
 
 
+@pytest.mark.long
 def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(
     bucket: Bucket, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(
 
 
 @pytest.mark.cold
+@pytest.mark.long
 def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Bucket) -> None:
     """The JVM that lists, and Spark in it, find S3A by themselves; the key is in no command line,
     no Java's environment, no result and no log."""
@@ -193,6 +195,7 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
         ),
     ],
 )
+@pytest.mark.long
 def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
     bucket: Bucket, reached: dict[str, Any], says: str
 ) -> None:
@@ -202,6 +205,7 @@ def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
     assert bucket.world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
     bucket.write_pipeline(bucket=f"{bucket.name}-absent")
     bucket.world.fails(code=1, says=rf"{bucket.name}-absent.* no such bucket")
@@ -216,6 +220,7 @@ def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: 
     assert time.monotonic() - started < DOWN_WITHIN_SECONDS * slowness()
 
 
+@pytest.mark.long
 def test_an_object_that_went_after_the_plan_is_named_and_the_others_arrive(bucket: Bucket) -> None:
     bucket.put("stays.log", lines(100))
     bucket.put("goes.log", lines(100, "gone"))
@@ -226,6 +231,7 @@ def test_an_object_that_went_after_the_plan_is_named_and_the_others_arrive(bucke
     assert bucket.world.read() == lines_of(lines(100))
 
 
+@pytest.mark.long
 def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucket: Bucket) -> None:
     bucket.put("a.log", lines(100, "one"))
     bucket.world.steps_done("run-1", "plan", "gate_source")
@@ -346,6 +352,7 @@ def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer
         assert bucket.world.run()["delivered"] == 20
 
 
+@pytest.mark.long
 def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(
     bucket: Bucket,
 ) -> None:

@@ -154,6 +154,7 @@ SASL_ON_OPEN = {
 }
 
 
+@pytest.mark.long
 def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
     secured: SecuredKafka,
 ) -> None:
@@ -197,6 +198,7 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
     assert {name: said for name, said in answers.items() if "uthentication" not in said} == {}
 
 
+@pytest.mark.long
 def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(
     secured: SecuredKafka,
 ) -> None:

@@ -124,6 +124,7 @@ def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.long
 def test_a_wrong_password_is_refused_and_its_setting_named(
     secured: SecuredKafka, mechanism: Any
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_wrong_password_is_refused_and_its_setting_named(
     assert "a-wrong-one" not in said
 
 
+@pytest.mark.long
 def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(
     secured: SecuredKafka,
 ) -> None:
@@ -142,6 +144,7 @@ def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_name
     assert "a-wrong-one" not in said
 
 
+@pytest.mark.long
 def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(
     secured: SecuredKafka, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(m
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_a_reship_is_done_once_whatever_is_cleared_in_airflow(make_world):
     """A DAG run that is cleared as a whole gets a new run id, and asks for the same reship."""
     world = make_world()
@@ -141,6 +142,7 @@ def test_a_reship_is_done_once_whatever_is_cleared_in_airflow(make_world):
     assert world.read() == Counter({b"one": 2, b"two": 2})
 
 
+@pytest.mark.long
 def test_a_file_that_is_replaced_after_it_was_shipped_stops_the_run(make_world):
     world = make_world()
     world.write_log("a.log", b"one\n")
@@ -160,6 +162,7 @@ def test_a_file_that_is_replaced_after_it_was_shipped_stops_the_run(make_world):
     assert world.read() == Counter([b"one"])
 
 
+@pytest.mark.long
 def test_the_plan_says_what_is_there_and_what_is_left_and_sends_nothing(make_world):
     world = make_world()
     world.write_log("a.log", b"one\ntwo\n")

@@ -23,7 +23,7 @@ from tests.samples.shipments import (
 from tests.waiting import wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
+pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH"), pytest.mark.long]
 LAST_HOUR = 25
 DAY = f"end={seconds(LAST_HOUR)}&range=24h"
 

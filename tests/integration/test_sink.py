@@ -74,6 +74,7 @@ def test_receipts_of_tasks_that_are_done_are_there_once_also_when_another_one_fa
     assert receipts.value == ["of task 0"]
 
 
+@pytest.mark.long
 def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
     ]
 
 
+@pytest.mark.long
 def test_workers_that_are_started_ahead_are_those_that_ship(
     spark: SparkSession, tmp_path: Path
 ) -> None:

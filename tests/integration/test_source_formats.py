@@ -64,6 +64,7 @@ def flip(path: Path, at: int) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@pytest.mark.long
 def test_a_parquet_file_of_which_one_row_group_is_damaged_is_finished_when_it_is_mended(world):
     """Its other splits are shipped, and no row of them again."""
     table = numbered(0, 1200)
@@ -132,6 +133,7 @@ def test_columns_of_tables_choose_topic_key_and_value(world):
     )
 
 
+@pytest.mark.long
 def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world):
     for name in ("blocks.avro", "codec-zstandard.avro", "empty.avro"):
         world.write_log(name, (DATA / "tables" / name).read_bytes())
@@ -169,6 +171,7 @@ def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(wo
     assert world.read(".q") == Counter([b'["2"]', b"[1]", b"no object", b'{"a":'])
 
 
+@pytest.mark.long
 def test_every_way_of_asking_for_objects_takes_the_same_lines_for_some(world):
     """By format, by a schema, and by the gate, which says how many there are."""
     others = {line: why for line, why in OTHERS.values() if line}
@@ -196,6 +199,7 @@ def test_every_way_of_asking_for_objects_takes_the_same_lines_for_some(world):
 
 
 @pytest.mark.parametrize("name", ["cut", "two objects"])
+@pytest.mark.long
 def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
     line, why = OTHERS[name]
     world.write_log("a.log", b"{}\n" + line + b"\n")
@@ -210,6 +214,7 @@ def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
     assert world.run()["delivered"] == 2
 
 
+@pytest.mark.long
 def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is_sent(world):
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
@@ -228,6 +233,7 @@ def test_what_is_packed_in_a_way_that_cannot_be_read_is_named_before_anything_is
     } == dict.fromkeys(packings, True)
 
 
+@pytest.mark.long
 def test_a_table_whose_codec_is_not_there_is_named_before_anything_is_sent(world):
     write_parquet(world, "a.parquet", numbered(0, 10), compression="brotli")
     world.write_pipeline(source=source("parquet"))
@@ -235,6 +241,7 @@ def test_a_table_whose_codec_is_not_there_is_named_before_anything_is_sent(world
     assert world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_stack_traces_and_whole_files_are_one_record_each(world):
     traces = [f"2026-11-01 {n} failed\n" + "\tat here\n" * (n % 4) for n in range(4000)]
     content = "".join(["...\n", *traces])

@@ -94,6 +94,7 @@ def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(
     assert world.read() == lines_of(*contents.values())
 
 
+@pytest.mark.long
 def test_what_s3_refuses_is_told_by_its_code(world: World, store: S3Double) -> None:
     put(world, store, "a.log", b"one\n")
     put(world, store, "cold.log", b"two\n", storage_class="INTELLIGENT_TIERING")
@@ -127,6 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
         yield found
 
 
+@pytest.mark.long
 def test_a_namenode_that_is_away_for_half_a_minute_costs_no_run_and_no_file(
     world: World, server: HdfsServer, tmp_path: Path
 ) -> None:

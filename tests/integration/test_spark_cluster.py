@@ -35,7 +35,7 @@ from tests.waiting import wait_until
 from .test_kill import numbered_lines, small_steps
 from .world import WINDOW, World, account_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.long]
 
 _ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
@@ -223,7 +223,6 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
     assert heartbeats_that_failed(spark) == []
 
 
-@pytest.mark.long
 def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
@@ -241,7 +240,6 @@ def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
     assert_exact(world, account, expected)
 
 
-@pytest.mark.long
 def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
@@ -261,7 +259,6 @@ def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     assert_exact(world, account, expected)
 
 
-@pytest.mark.long
 def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(
     tmp_path: Path, spark: SparkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -329,7 +326,6 @@ def _packed(folder: Path) -> Path:
     return folder / "tasks.tar.gz"
 
 
-@pytest.mark.long
 def test_an_archive_brings_tasks_shipper_wherever_executors_are(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
@@ -367,7 +363,6 @@ def findings(world: World) -> dict[str, tuple[str, str, str]]:
     }
 
 
-@pytest.mark.long
 def test_executors_without_a_python_are_named_with_the_remedy(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
@@ -388,7 +383,6 @@ def test_executors_without_a_python_are_named_with_the_remedy(
         assert (status, "`runner.archive`" in remedy) == ("failed", True)
 
 
-@pytest.mark.long
 def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_helps(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
@@ -405,7 +399,6 @@ def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_hel
     assert world.nothing_was_sent()
 
 
-@pytest.mark.long
 def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:
@@ -465,7 +458,6 @@ def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]
     return found
 
 
-@pytest.mark.long
 def test_executors_with_another_shipper_send_nothing_and_say_so(
     tmp_path: Path, kafka: KafkaServer
 ) -> None:

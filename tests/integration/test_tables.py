@@ -141,6 +141,7 @@ def test_every_type_of_parquet_and_orc_is_written_exactly(spark, tmp_path):
     ]
 
 
+@pytest.mark.long
 def test_a_time_before_1970_has_its_own_fraction_of_a_second(spark, tmp_path):
     epoch = dt.datetime(1970, 1, 1)
     times = [epoch + dt.timedelta(microseconds=us) for us in (-1, -500_000, -1_000_000, -1_500_001)]
@@ -192,6 +193,7 @@ def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, forma
         )
 
 
+@pytest.mark.long
 def test_a_table_without_rows_is_read_and_has_none(spark, tmp_path):
     files = [
         write(numbered(0), tmp_path / "0.parquet"),
@@ -242,6 +244,7 @@ def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path):
     assert not any("row 2" in problem or "line 2" in problem for problem in problems.values())
 
 
+@pytest.mark.long
 def test_a_row_that_is_too_long_is_marked_and_the_next_one_is_read(spark, tmp_path):
     content = pa.table({"n": [1, 2, 3], "text": ["a", "x" * 5000, "b"]})
     for file in (write(content, tmp_path / "a.parquet"), write(content, tmp_path / "a.orc")):
@@ -292,6 +295,7 @@ def test_a_csv_file_has_the_rows_that_pythons_own_reader_finds(spark, tmp_path, 
         assert (report.stored, report.lines) == (path.stat().st_size, len(made))
 
 
+@pytest.mark.long
 def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(
@@ -339,6 +343,7 @@ def test_a_csv_row_that_has_not_the_fields_of_the_header_is_an_array(spark, tmp_
         assert (rows, report.stored, report.problem) == ([], len(content), "")
 
 
+@pytest.mark.long
 def test_a_csv_row_that_is_none_says_how_many_more_rows_it_may_be(spark, tmp_path):
     path = tmp_path / "a.csv"
     good, long = b'1,"two\n\nlines"\n', b'1,"' + b"x\n" * 600 + b'"\n'
@@ -366,6 +371,7 @@ def test_a_csv_row_that_is_none_says_how_many_more_rows_it_may_be(spark, tmp_pat
     ]
 
 
+@pytest.mark.long
 def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_changed(
     spark, tmp_path
 ):
@@ -410,6 +416,7 @@ def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_c
     assert (rows, "no encoding no-such" in report.problem) == ([BROKEN], True)
 
 
+@pytest.mark.long
 def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spark, tmp_path):
     """An error of the JVM in the reader would end the driver, on each try."""
     paths = [tmp_path / "a.log", tmp_path / "b.log"]
@@ -424,6 +431,7 @@ def test_a_pattern_that_needs_more_stack_than_there_is_fails_its_file_alone(spar
 
 @pytest.mark.parametrize("limits", [LineLimits(), DATED], ids=["lines", "starts_with"])
 @pytest.mark.parametrize("codec", ["gzip", "bz2", "zstd", "lz4"])
+@pytest.mark.long
 def test_zeros_behind_packed_content_are_counted_and_anything_else_is_named(
     spark, tmp_path, codec, limits
 ):
@@ -463,6 +471,7 @@ def lz4_frame(content: bytes) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.long
 def test_what_zstd_needs_and_shipper_does_not_have_is_said(spark, tmp_path):
     """A window of 1 GB, as `--long=30` writes it; a dictionary, by its number."""
     raw_block = b"\x21\0\0" + b"one\n"  # the last one, of four bytes
@@ -475,6 +484,7 @@ def test_what_zstd_needs_and_shipper_does_not_have_is_said(spark, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
+@pytest.mark.long
 def test_a_block_of_avro_that_holds_nothing_is_passed_over(spark, tmp_path, place):
     content = (AVRO / "blocks.avro").read_bytes()
     mark = content[-16:]
@@ -496,6 +506,7 @@ def test_a_block_of_avro_that_holds_nothing_is_passed_over(spark, tmp_path, plac
         assert any(report.problem for report in reports), len(cut)
 
 
+@pytest.mark.long
 def test_a_line_by_which_excel_hears_what_is_between_fields_is_no_row(spark, tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfsep=;\r\na;b\r\n1;2\r\n")
@@ -505,6 +516,7 @@ def test_a_line_by_which_excel_hears_what_is_between_fields_is_no_row(spark, tmp
     assert "`source.csv.delimiter`" in report.problem
 
 
+@pytest.mark.long
 def test_no_json_that_shipper_makes_holds_bytes_that_are_no_utf8(spark, tmp_path):
     text = pa.array([b"a", b"\xff\xfe", b"\xc3\xa9"]).view(pa.string())
     for name in ("a.parquet", "a.orc"):
@@ -526,6 +538,7 @@ def records_of(content: bytes, pattern: bytes) -> list[bytes]:
     return [record.removesuffix(b"\n") for record in found]
 
 
+@pytest.mark.long
 def test_a_record_begins_at_each_line_that_matches_wherever_the_file_is_cut(spark, tmp_path):
     rng = random.Random(3)
     for case in range(3):
@@ -561,6 +574,7 @@ def test_a_record_begins_at_each_line_that_matches_wherever_the_file_is_cut(spar
                 )
 
 
+@pytest.mark.long
 def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
     path = tmp_path / "a.log"
     path.write_bytes(
@@ -572,6 +586,7 @@ def test_a_record_of_several_lines_is_bounded(spark, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
     content = packed_log()
     paths = [path for path in sorted(FORMATS.glob("*.log*")) if not path.name.startswith("refused")]
@@ -589,6 +604,7 @@ def test_a_whole_file_is_one_record_byte_for_byte(spark, tmp_path):
     assert [(value, mark) for value, mark, _ in rows] == [(b"xxxxx", TOO_LONG)]
 
 
+@pytest.mark.long
 def test_a_file_of_hadoops_own_snappy_is_read_whole_or_refused(spark, tmp_path):
     content = (AVRO / "hadoop.snappy").read_bytes()
     expected = packed_log().split(b"\n")[:-1]

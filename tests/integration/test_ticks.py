@@ -87,6 +87,7 @@ def test_a_run_that_reached_no_broker_takes_nothing_away_from_the_runs_before_it
     assert gaps(world) == {}
 
 
+@pytest.mark.long
 def test_a_wide_window_names_each_hours_folder_by_its_own_end(world: World) -> None:
     hourly(world, "logs/{window_end:%Y-%m-%d}/{window_end:%H}/")
     for number in range(1, 5):

@@ -1,5 +1,6 @@
 """A Python that has imported what shipper's commands import, and forks for each of them. Run as
-``python -m tests.warm.server SOCKET PYTHON``.
+``python -m tests.warm.server SOCKET PYTHON``. With ``MODULE`` behind it, that module is imported,
+and runs in place of whatever is asked for: a stand-in that is warm.
 
 A command is what ``python -m MODULE ARGUMENT…`` would run, by the same :mod:`runpy`, with the
 arguments, environment, folder and standard streams of whoever asks. The process forks before
@@ -20,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 #: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`,
@@ -73,10 +75,10 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     return marshal.loads(body), streams
 
 
-def _serve(path: str) -> Request:
+def _serve(path: str, imported: Sequence[str]) -> Request:
     """Returns in the process that is to run a command. This one ends when its standard
     input does."""
-    for name in IMPORTED:
+    for name in imported:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -166,5 +168,6 @@ def _become(request: Request, python: str) -> str:
 
 
 if __name__ == "__main__":
-    _module = _become(_serve(sys.argv[1]), sys.argv[2])
-    runpy.run_module(_module, run_name="__main__", alter_sys=True)
+    _, _socket, _python, *_stand_in = sys.argv
+    _module = _become(_serve(_socket, _stand_in or IMPORTED), _python)
+    runpy.run_module(*(_stand_in or [_module]), run_name="__main__", alter_sys=True)
