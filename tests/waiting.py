@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from shipper_tools.dev.server import slowness
+
+__all__ = ["slowness", "wait_until"]
+
 T = TypeVar("T")
-
-
-def slowness() -> float:
-    """Return the number of processes that want a core, for each core; 1 at least."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def wait_until(

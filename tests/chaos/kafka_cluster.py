@@ -31,6 +31,7 @@ from shipper_tools.dev.process import send
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
+from tests.waiting import slowness
 
 BROKERS = (1, 2, 3)
 _CONTROLLER = 9
@@ -248,7 +249,7 @@ class KafkaCluster:
 
     def wait_for(self, holds: Callable[[], bool], what: str, within_seconds: float = 60.0) -> None:
         """Raises DevServerError if it does not hold in time."""
-        deadline = time.monotonic() + within_seconds
+        deadline = time.monotonic() + within_seconds * slowness()
         while True:
             with contextlib.suppress(ServerDied):
                 if holds():

@@ -136,15 +136,8 @@ def path_of(number: int) -> str:
 
 def value_of(path: str, start: int, ordinal: int) -> bytes:
     """Return a line without its end: :data:`LINE_BYTES` - 1 bytes."""
-    return padded(b"%s %d %d " % (path.encode(), start, ordinal), LINE_BYTES)
-
-
-def padded(identity: bytes, line_bytes: int) -> bytes:
-    """Fill ``identity`` up to a line of ``line_bytes``, its end included. Raise ValueError if the
-    line is too short for ``identity``."""
-    if not 0 <= line_bytes - 1 - len(identity) <= len(_PADDING):
-        raise ValueError(f"{identity!r} cannot be padded to {line_bytes} bytes")
-    return identity + _PADDING[: line_bytes - 1 - len(identity)]
+    identity = b"%s %d %d " % (path.encode(), start, ordinal)
+    return identity + _PADDING[: LINE_BYTES - 1 - len(identity)]
 
 
 def identity_of(value: bytes) -> tuple[str, int, int]:

@@ -14,15 +14,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from shipper_tools.dev.errors import DevServerError, ServerDied
 
 from tests.chaos.kafka_cluster import BROKERS
+from tests.chaos.numbered import path_of
 from tests.chaos.world import END_TXN, Pipe, Ship, Site, site
+from tests.waiting import slowness
 
 _FILES_PER_SHIP = 6
 _MOST_PARTITIONS = 9
@@ -52,6 +55,8 @@ class Run:
     """Brokers that are killed or paused."""
     again: int = 0
     """Ships that failed or were killed, and were run again."""
+    copies: dict[str, int] = field(default_factory=dict)
+    """Path of a file that was shipped anew → how often each of its records is there."""
 
     # The course
 
@@ -62,14 +67,21 @@ class Run:
         while time.monotonic() < deadline:
             window = (files, files + _FILES_PER_SHIP)
             files = window[1]
-            while not self._ship(window, deadline):
-                self.again += 1
+            self._finish(deadline, files=window)
+            if self.rng.random() < 0.2:
+                self._finish(deadline, files=window, reship=True, run_id=f"reship-{files}")
+                self.copies.update((path_of(number), 2) for number in range(*window))
         return files
 
-    def _ship(self, window: tuple[int, int], deadline: float) -> bool:
+    def _finish(self, deadline: float, **asked: Any) -> None:
+        """Ship until it succeeds, as a scheduler would."""
+        while not self._ship(deadline, asked):
+            self.again += 1
+
+    def _ship(self, deadline: float, asked: Mapping[str, Any]) -> bool:
         """One ship, disturbed until the deadline; whether it succeeded."""
-        ship = self.pipe.ship(files=window)
-        ends = time.monotonic() + _SHIP_ENDS_WITHIN_SECONDS
+        ship = self.pipe.ship(**asked)
+        ends = time.monotonic() + _SHIP_ENDS_WITHIN_SECONDS * slowness()
         if self.rng.random() < 0.7:
             ship.wait_for("shipping", timeout=30)
         next_fault = time.monotonic() + self.rng.uniform(0, 2)
@@ -229,12 +241,13 @@ def run(seconds: float, seed: int, folder: Path) -> bool:
             for ship in pipe.ships:
                 ship.wait_for_orphans(60)
             pipe.rerun(files=(0, files))
-            count = pipe.count(files=(0, files))
+            count = pipe.count(files=(0, files), copies=course.copies)
         finally:
             pipe.stop()
     fired = ", ".join(f"{name} {times}" for name, times in course.fired.most_common())
     print(
-        f"{len(pipe.ships)} ships, {course.again} of them failed or were killed and were run again"
+        f"{len(pipe.ships)} ships, {course.again} of them failed or were killed and were run "
+        f"again; {len(course.copies)} files were shipped anew"
     )
     print(f"{course.fired.total()} faults fired: {fired}")
     print(count)

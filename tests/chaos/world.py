@@ -29,6 +29,7 @@ from shipper.ledger.log import LedgerLog, ask_state
 from shipper.ledger.takeover import transactional_id
 from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.numbered import Numbered, identity_of
+from tests.waiting import slowness
 
 END_TXN = 26
 _ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +99,7 @@ class Ship:
 
     def wait_for(self, event: str, timeout: float = 90) -> bool:
         """False if the driver ended without saying so."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * slowness()
         with self._news:
             while not any(seen["event"] == event for seen in self.events):
                 if self.process.poll() is not None or time.monotonic() > deadline:
@@ -133,13 +134,13 @@ class Ship:
         """How it ended; ``{}`` if the driver was killed. Fails the test if it does not end by its
         deadline."""
         try:
-            self.process.wait(timeout)
+            self.process.wait(timeout * slowness())
         except subprocess.TimeoutExpired:
             self.signal_all(signal.SIGKILL)
             raise AssertionError(
                 f"the ship did not end within {timeout:.0f} s; {self.last_words()}"
             ) from None
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 5 * slowness()
         while (
             not (ends := [event for event in self.events if event["event"] == "ended"])
             and time.monotonic() < deadline
@@ -161,7 +162,7 @@ class Ship:
     def wait_for_orphans(self, timeout: float) -> None:
         """Workers whose driver is dead go on until they are done or fenced; after ``timeout`` they
         are killed."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * slowness()
         while self.orphans() and time.monotonic() < deadline:
             time.sleep(0.1)
         self.signal_all(signal.SIGKILL)
@@ -293,7 +294,7 @@ class Pipe:
 
     def wait_until_shipped(self, records: int, ship: Ship, timeout: float = 90) -> None:
         """Until the ledger holds so many. Fails the test if the ship ends before."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * slowness()
         while self.in_ledger() < records:
             assert ship.running, f"it ended before it could be disturbed: {ship.last_words()}"
             assert time.monotonic() < deadline, ship.last_words()
@@ -303,8 +304,14 @@ class Pipe:
         """Every committed record, by Java's consumer."""
         return Counter(identity_of(value) for value in read_topic(self.site.kafka.bootstrap, topic))
 
-    def count(self, topics: tuple[str, ...] | None = None, **changes: Any) -> Count:
-        """``topics``: those to look at, all if None. ``changes``: of what should be there."""
+    def count(
+        self,
+        topics: tuple[str, ...] | None = None,
+        copies: Mapping[str, int] | None = None,
+        **changes: Any,
+    ) -> Count:
+        """``topics``: those to look at, all if None. ``copies``: path of a file → how often each of
+        its records should be there, if not once. ``changes``: of what should be there."""
         numbered = self.numbered(**changes)
         chunks = self.chunks(wait_seconds=60)
         found: Counter[str] = Counter()
@@ -315,8 +322,10 @@ class Pipe:
                 continue
             there = self.read(topic)
             expected = _expected(numbered, index)
-            lost, foreign = expected - there.keys(), there.keys() - expected
-            doubled = {record: times for record, times in there.items() if times > 1}
+            wanted = {record: (copies or {}).get(record[0], 1) for record in expected}
+            foreign = there.keys() - expected
+            lost = [record for record, times in wanted.items() if there[record] < times]
+            doubled = [record for record, times in there.items() if times > wanted.get(record, 1)]
             found += Counter(
                 expected=len(expected), lost=len(lost), doubled=len(doubled), foreign=len(foreign)
             )

@@ -4,6 +4,7 @@ without Airflow."""
 from __future__ import annotations
 
 import datetime as dt
+from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,18 @@ def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> Non
     monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
 
 
-def stored_dag(name: str = "web") -> Any:
+#: Name and schedule → the DAG as Airflow stores it: each is parsed once.
+_STORED: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def stored_dag(config: Config, schedule: str, name: str = "web") -> Any:
     """The DAG as the scheduler has it."""
     from airflow.serialization.serialized_objects import DagSerialization
 
-    return DagSerialization.deserialize_dag(serialized(bag().dags[name]))
+    if (name, schedule) not in _STORED:
+        config.pipeline(name, schedule=schedule)
+        _STORED[name, schedule] = serialized(bag().dags[name])
+    return DagSerialization.deserialize_dag(deepcopy(_STORED[name, schedule]))
 
 
 def runs_due(
@@ -55,8 +63,7 @@ def upcoming(
     """Those, and the one after them, for which it is too early."""
     from airflow.timetables.base import DataInterval
 
-    config.pipeline("web", schedule=schedule)
-    dag = stored_dag()
+    dag = stored_dag(config, schedule)
     last = last_end and DataInterval(
         pendulum.instance(last_end - width), pendulum.instance(last_end)
     )
@@ -96,8 +103,7 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
     config: Config, schedule: str
 ) -> None:
     """Airflow names its runs by the moment after which they begin."""
-    config.pipeline("web", schedule=schedule)
-    dag = stored_dag()
+    dag = stored_dag(config, schedule)
     found = list(dag.iter_dagrun_infos_between(THIS_HOUR - 3 * HOUR, THIS_HOUR - 2 * HOUR))
     assert (
         [info.run_after for info in found]
@@ -147,8 +153,7 @@ def test_other_runs_ahead_of_a_schedule_that_is_held_up_leave_no_window_out(
     from airflow.utils.session import create_session
     from airflow.utils.types import DagRunType
 
-    config.pipeline("web", schedule=schedule)
-    dag = stored_dag()
+    dag = stored_dag(config, schedule)
     first = pendulum.instance(THIS_HOUR - 12 * HOUR)
     with create_session() as session:
         runs = [(1, DagRunType.SCHEDULED), *((at, DagRunType(kind)) for at in others)]
@@ -185,8 +190,7 @@ def test_a_tick_whose_logical_date_is_taken_is_passed_over(
     from airflow.utils.session import create_session
     from airflow.utils.types import DagRunType
 
-    config.pipeline("taken", schedule=schedule)
-    dag, first = stored_dag("taken"), THIS_HOUR - 12 * HOUR
+    dag, first = stored_dag(config, schedule, "taken"), THIS_HOUR - 12 * HOUR
     with create_session() as session:
         keep_runs(session, first, [(at, DagRunType.MANUAL) for at in taken], "taken")
         if last is not None:
@@ -295,8 +299,7 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
     config: Config, cron: str, start: str
 ) -> None:
     """Every half hour of both days on which clocks are changed, and of those around them."""
-    config.pipeline("web", schedule=f"{{{BERLIN.format(cron=cron)}{start}}}")
-    timetable = stored_dag().timetable
+    timetable = stored_dag(config, f"{{{BERLIN.format(cron=cron)}{start}}}").timetable
     of = Schedule(cron=cron, timezone="Europe/Berlin")
     for night in ("2026-03-29", "2026-10-25"):
         for half_hours in range(120):
@@ -309,8 +312,7 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
 
 def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config: Config) -> None:
     """As it does in a scheduled run and in a backfill."""
-    config.pipeline("web", schedule='"0 * * * *"')
-    found = stored_dag().timetable.infer_manual_data_interval(
+    found = stored_dag(config, '"0 * * * *"').timetable.infer_manual_data_interval(
         run_after=pendulum.instance(THIS_HOUR)
     )
     assert (found.start, found.end) == (THIS_HOUR, THIS_HOUR + HOUR)

@@ -1,11 +1,8 @@
 """The ledger on a real broker: snapshots, fencing across runs of different shapes, archiving."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +26,6 @@ from shipper.types import FileId, SplitId
 from shipper.windows.window import parse_moment
 
 from .open_lane import OpenLane
-from .world import WINDOW
 
 pytestmark = [pytest.mark.kafka]
 
@@ -253,25 +249,6 @@ class TestArchive:
         with pytest.raises(LedgerGone, match=r"1 record in the archive.*Nothing was sent"):
             ledger_of(world, folder=damage != "no folder").look(ask_state(["old"]), 15)
 
-    @pytest.mark.long
-    def test_an_archiving_that_was_paused_and_wakes_up_after_a_run_removes_nothing(
-        self, world, monkeypatch
-    ):
-        """It sleeps after it has written its files. Meanwhile a run ships the file anew; its
-        records must stay."""
-        ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
-        write = module.write_as_lane
-
-        def late(*rest):
-            fence_earlier_runs(ledger_of(world), settings_of(world), "local", "meanwhile", 1, 1)
-            ledger_of(world)._append(CHUNKS, [chunk(world, "old", generation=9, records=7)])
-            write(*rest)
-
-        monkeypatch.setattr(module, "write_as_lane", late)
-        with pytest.raises(Superseded, match="SHIP-509"):
-            self.archive(world)
-        assert records_there(ledger_of(world).look(ask_state(), 15)) == 7
-
     def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(
         self, world, monkeypatch
     ):
@@ -387,46 +364,6 @@ def test_verify_names_what_is_wrong_and_fails(world):
         ("unfinished", "gap", "unfinished"),
         ("wrong", "topic", "no.such.topic"),
     }
-
-
-@pytest.mark.parametrize("split_size", ["64KiB", "1MiB"])
-@pytest.mark.long
-def test_what_was_cut_otherwise_when_it_was_shipped_is_complete_by_how_it_was_cut_then(
-    world, split_size
-):
-    """250,000 bytes in two splits, as `split_size: 128KiB` cuts them; since then the pipeline has
-    had others."""
-    world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": split_size}, schedule="@daily"
-    )
-    ledger, size = ledger_of(world), 250_000
-    of_file = {"splits": 2, "window": "2026-11-01T00:00:00Z/2226-11-01T00:00:00Z"}
-
-    def split(path, start):
-        return encode_chunk(
-            world.name,
-            ChunkKey(SplitId(FileId(path, size, 5), start), 0, world.topic()),
-            replace(VALUE, **of_file),
-        )
-
-    ledger._append(CHUNKS, [split("whole", 0), split("whole", 131_072)])
-    assert command(world, "verify")["local"]["findings"] == []
-    assert [
-        window["complete"] for window in command(world, "show")["local"]["windows"].values()
-    ] == [1]
-    done = world.shipper("gaps", world.name, "--since", "3d", "--json")
-    assert (done.returncode, json.loads(done.stdout)["gaps"]) == (0, [])
-
-    ledger._append(CHUNKS, [split("half", 0)])
-    found = command(world, "verify")["local"]["findings"]
-    assert [(finding["severity"], finding["where"]) for finding in found] == [
-        ("unfinished", "half")
-    ]
-    assert [
-        (window["complete"], window["files"])
-        for window in command(world, "show")["local"]["windows"].values()
-    ] == [(1, 2)]
-    assert world.shipper("gaps", world.name, "--since", "3d", "--json").returncode == 1
 
 
 def damaged_places(world):
@@ -575,87 +512,6 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     assert verified.returncode == 1
     [finding] = json.loads(verified.stdout)["local"]["findings"]
     assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
-
-
-#: Imported by every Python process, Spark's workers too. The reader loses the last line of a.log
-#: and says that this was all of it; another task cannot ship b.log.
-LOSES_A_LINE = """
-import time
-from shipper.errors import SourceError
-from shipper.worker import task
-
-def without_last_line(batches, *arguments):
-    for part in original(batches, *arguments):
-        if part.rows == 1:
-            time.sleep(5)  # the other task commits meanwhile
-            raise SourceError("b.log cannot be shipped")
-        if part.ends_split and part.first + part.rows == 90_000:
-            part.batches, part.rows = [pa_slice(part)], part.rows - 1
-            part.bytes -= 99
-            part.__dict__.pop("table", None)
-        yield part
-
-def pa_slice(part):
-    return part.table.slice(0, part.rows - 1).combine_chunks().to_batches()[0]
-
-original = task.split_slices
-task.split_slices = without_last_line
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_a_short_read_beside_another_fault_stays_red_until_the_file_is_shipped_anew(world):
-    """Its records are in the ledger, its split has ended, and the run had another error to tell."""
-    world.write_pipeline(runner={"cores": 2, "driver_memory": "1g"})
-    lines = [b"%099d" % number for number in range(90_000)]  # so large that b.log is another task's
-    world.write_log("a.log", b"".join(line + b"\n" for line in lines))
-    world.write_log("b.log", b"one line\n")
-    (world.root / "sitecustomize.py").write_text(LOSES_A_LINE)
-    asked = [
-        "--config",
-        str(world.root / "config"),
-        "--pipeline",
-        world.name,
-        "--window",
-        WINDOW,
-        "--run-id",
-        "short",
-    ]
-    environment = {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": f"{world.root}:{Path(__file__).parents[2]}",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "spark_jobs", *asked, "plan", "gate_source", "ship:local"],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stderr[-3000:]
-    assert "b.log cannot be shipped" in done.stderr
-    assert world.read()[lines[-2]] == 1, "all but the last line of a.log was committed"
-
-    said = (
-        r"a\.log was shipped, but other bytes were read .*: run short read 8,999,900 bytes of it, "
-        r"and its size is 9,000,000.*--reship"
-    )
-    world.fails(code=1, says=said)
-    verified = world.shipper("ledger", "verify", world.name, "--json")
-    assert verified.returncode == 1
-    wrong = [
-        each
-        for each in json.loads(verified.stdout)["local"]["findings"]
-        if each["severity"] == "wrong"
-    ]
-    assert [(finding["kind"], finding["where"].rsplit("/", 1)[-1]) for finding in wrong] == [
-        ("bytes", "a.log")
-    ]
-    assert world.run("--reship", "--reason", "read short")["delivered"] == 90_001
-    assert world.shipper("ledger", "verify", world.name).returncode == 0
-    assert world.read()[lines[-1]] == 1
 
 
 def produce(lane, topic, record):

@@ -25,6 +25,7 @@ if code < 0:
     import signal
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(-code, signal.SIG_DFL)
+    if -code != signal.SIGKILL:  # of which nobody may be asked what to do
+        signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
 sys.exit(code)

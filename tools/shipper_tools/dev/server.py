@@ -53,7 +53,8 @@ class Server(ABC):
 
     title: ClassVar[str]
     silent_seconds: ClassVar[float] = 90.0
-    """Longest time without progress while something is waited for."""
+    """Longest time without progress while something is waited for, where nobody else wants a
+    core."""
     stop_within_seconds: ClassVar[float] = STOP_WITHIN_SECONDS
     poll_seconds: ClassVar[float] = 0.05
 
@@ -205,10 +206,10 @@ class Server(ABC):
                 looked = now
                 if (more := self.progress(since)) > kinds:
                     kinds, moved = more, now
-            if now > moved + self.silent_seconds:
+            if now > moved + (patience := self.silent_seconds * slowness()):
                 raise ServerDied(
                     f"{self.title} did not {what}, and its logs show no progress for "
-                    f"{self.silent_seconds:.0f} s.{_busy()}{self._last_words()}"
+                    f"{patience:.0f} s.{_busy()}{self._last_words()}"
                 )
             if now > told + _TELLS_EVERY_SECONDS:
                 told = now
@@ -246,6 +247,11 @@ class Server(ABC):
             for line in log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
         ]
         return "\n".join([" Its last words:", *words, f"(all of them: {logs})"])
+
+
+def slowness() -> float:
+    """Return the number of processes that want a core, for each core; 1 at least."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _busy() -> str:
