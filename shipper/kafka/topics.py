@@ -175,6 +175,7 @@ class Topics:
         self._only = only
         self._topics: dict[str, _Topic] = {}
         self._lock = runtime.Lock()
+        self._learned = runtime.Condition(self._lock)
         self._wake = runtime.Event()
         self._stop = runtime.Event()
         self._thread = runtime.Thread(target=self._watch, name="topics", daemon=True)
@@ -194,11 +195,10 @@ class Topics:
         names = set(topics)
         for name in names:
             self.partitions(name)
-        deadline = runtime.monotonic() + timeout_seconds
-        while runtime.monotonic() < deadline and not all(
-            self._topics[name].state for name in names
-        ):
-            runtime.sleep(0.002)
+        with self._learned:
+            self._learned.wait_for(
+                lambda: all(self._topics[name].state for name in names), timeout_seconds
+            )
 
     @contextmanager
     def _entry(self, topic: str) -> Iterator[_Topic]:
@@ -326,6 +326,7 @@ class Topics:
                 entry.look_at = now + _FIRST_PAUSE_SECONDS
                 return
             entry.state, entry.why = state, self._why(state)
+            self._learned.notify_all()
             entry.listed = self._allowed(state.partitions)
             existing = self._allowed(state.existing or state.partitions)
             if existing and not set(entry.at_first) <= set(existing):
