@@ -6,7 +6,7 @@ Invalidations belong to the ledger's entries about files: see :mod:`shipper.ledg
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from shipper.ledger.codec import Damage, decode_sound
@@ -106,6 +106,20 @@ class Control:
                     self._leases[run_id] = Claim(record.timestamp_ms, lease, record.offset)
                     self._records["lease", run_id] = record
         return self
+
+    def copy(self) -> Control:
+        """Return a copy that later records do not change. The records themselves are shared."""
+        return replace(
+            self,
+            generations=dict(self.generations),
+            attempts={task: list(numbers) for task, numbers in self.attempts.items()},
+            ended=set(self.ended),
+            damaged=dict(self.damaged),
+            _keys=dict(self._keys),
+            _offsets=dict(self._offsets),
+            _leases=dict(self._leases),
+            _records=dict(self._records),
+        )
 
     def _begin(self, key: GenerationKey, generation: Generation, record: LogRecord) -> None:
         for over in [part for part in self._records if part[0] == "attempt"]:

@@ -17,7 +17,6 @@ There are two ways to ask the same questions:
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -445,7 +444,7 @@ class LedgerLog:
             self._control.feed(records)
             self._control_end = _end_of(records, self._control_end)
             self._refuse(self._control.damaged, self._control)
-            return copy.deepcopy(self._control)
+            return self._control.copy()
 
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
         """Look at the topic from its first record on, whatever snapshot there is."""
