@@ -117,7 +117,8 @@ class TaskShipment:
         lanes are busy."""
         self._order = order
         self._there = AlreadyCommitted(order.splits)
-        self._predecessors: list[Entry] = []
+        self._predecessors: dict[ChunkKey, Entry] = {}
+        """A transaction may hold two records of one key: the second one names no topic id."""
         self._limits = limits
         self._receipt = receipt
         self._submit = submit
@@ -132,7 +133,7 @@ class TaskShipment:
         for chunk in committed.answer:
             self._there.add(chunk)
             if chunk.value.generation == self._order.generation:
-                self._predecessors.append(chunk)
+                self._predecessors[chunk.key] = chunk
         self._busy_since = runtime.monotonic()
 
     def ship(self, part: SplitSlice) -> None:
@@ -175,10 +176,10 @@ class TaskShipment:
         if not self._predecessors:
             return
         numbers = {split.id: number for number, split in self._order.splits.items()}
-        for chunk in self._predecessors:
+        for chunk in self._predecessors.values():
             if chunk.key.split in numbers:
                 self._receipt.take_over(numbers[chunk.key.split], chunk.key.topic, chunk.value)
-        self._predecessors = []
+        self._predecessors = {}
 
 
 class _SliceShipment:
