@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.sim.world import EPOCH, Process, World
+from tests.sim.world import EPOCH, World
 
 _DEFAULTS = {
     "cleanup.policy": "delete",
@@ -164,7 +164,6 @@ class SimCluster:
         self.id = f"cluster-{name}"
         self.topics: dict[str, Topic] = {}
         self.transactions: dict[str, Transaction] = {}
-        self.brokers = Process(f"brokers of {name}")
         self.marker_seconds = marker_seconds
         self.down_until = 0.0
         """Nobody gets an answer before."""
@@ -285,7 +284,7 @@ class SimCluster:
                     known.partitions[number].mark(one.producer, one.epoch, commit=commit)
             one.state = "Complete"
 
-        self.world.at(self.world.random.random() * self.marker_seconds, mark, self.brokers)
+        self.world.at(self.world.random.random() * self.marker_seconds, mark)
 
     def _time_out_later(self, one: Transaction, transactional_id: str) -> None:
         number = one.began
@@ -296,7 +295,7 @@ class SimCluster:
                 one.epoch += 1
                 self._prepare(one, commit=False)
 
-        self.world.at(one.timeout, time_out, self.brokers)
+        self.world.at(one.timeout, time_out)
 
     # Faults.
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
-from tests.sim.broker import Batch, Record, SimCluster, failed
+from tests.sim.broker import Batch, Record, SimCluster, Topic, failed
 from tests.sim.primitives import Event, Future
-from tests.sim.world import world
+from tests.sim.world import World, world
 
 #: Bootstrap address → cluster of the world that runs.
 CLUSTERS: dict[str, SimCluster] = {}
@@ -55,30 +55,35 @@ class Network:
                 here.at(
                     here.random.random() * self.late_seconds,
                     lambda: self._arrive_late(call, what),
-                    self._cluster.brokers,
                 )
             raise self._lost(what)
         if what:
-            answer = self._deliver(call)
+            answer = self._deliver(here, call)
         else:
             here.sleep(here.random.random() * self.latency)
             answer = call()
-        here.sleep(here.random.random() * self.latency)
+            here.sleep(here.random.random() * self.latency)
         if here.chance(self.lost_answers):
             raise self._lost(what)
         return answer
 
-    def _deliver(self, call: Callable[[], Any]) -> Any:
-        here, answer = world(), Future()
+    def _deliver(self, here: World, call: Callable[[], Any]) -> Any:
+        """Let a request arrive, whatever becomes of the process that sent it meanwhile."""
+        fiber, back = here.fiber, here.random.random() * self.latency
+        answer: list[Any] = []
 
         def arrive() -> None:
             try:
-                answer.set_result(call())
+                answer.append(call())
             except KafkaException as refused:
-                answer.set_exception(refused)
+                answer.append(refused)
+            here.at(back, lambda: here.wake(fiber))
 
-        here.at(here.random.random() * self.latency, arrive, self._cluster.brokers)
-        return answer.result()
+        here.at(here.random.random() * self.latency, arrive)
+        here.wait()
+        if isinstance(answer[0], KafkaException):
+            raise answer[0]
+        return answer[0]
 
     def _lost(self, what: str) -> Lost:
         here = world()
@@ -251,27 +256,41 @@ class Consumer(_Client):
 
 
 class AdminClient(_Client):
-    def _future(self, call: Callable[[], Any], timeout: float) -> Future:
-        """Ask in a fiber of its own."""
-        future = Future()
+    def _futures(
+        self, names: Iterable[Any], call: Callable[[Any], Any], timeout: float
+    ) -> dict[Any, Future]:
+        """Ask once for all, in a fiber of its own; each gets an answer of its own."""
+        futures = {name: Future() for name in names}
+
+        def answers() -> dict[Any, tuple[Any, KafkaException | None]]:
+            found: dict[Any, tuple[Any, KafkaException | None]] = {}
+            for name in futures:
+                try:
+                    found[name] = call(name), None
+                except KafkaException as error:
+                    found[name] = None, error
+            return found
 
         def ask() -> None:
             until = world().seconds + timeout
             while True:
                 try:
-                    future.set_result(self.network.ask(call))
-                    return
-                except KafkaException as error:
-                    future.set_exception(error)
-                    return
+                    found = self.network.ask(answers)
+                    break
                 except Lost:
                     if world().seconds >= until:
-                        future.set_exception(failed("_TIMED_OUT", "Timed out", retriable=True))
-                        return
+                        late = failed("_TIMED_OUT", "Timed out", retriable=True)
+                        found = dict.fromkeys(futures, (None, late))
+                        break
                     world().sleep(_RETRY_SECONDS)
+            for name, (result, error) in found.items():
+                if error is None:
+                    futures[name].set_result(result)
+                else:
+                    futures[name].set_exception(error)
 
         world().spawn(ask, "admin")
-        return future
+        return futures
 
     def describe_topics(
         self,
@@ -281,9 +300,7 @@ class AdminClient(_Client):
         include_authorized_operations: bool = False,
     ) -> dict[str, Future]:
         def described(name: str) -> Any:
-            known = self.cluster.topics.get(name)
-            if known is None:
-                raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+            known = self._known(name)
             partitions = [
                 SimpleNamespace(
                     id=number, leader=SimpleNamespace(id=0) if part.has_leader else None
@@ -292,47 +309,44 @@ class AdminClient(_Client):
             ]
             return SimpleNamespace(topic_id=known.id, partitions=partitions)
 
-        return {
-            name: self._future(lambda name=name: described(name), request_timeout)
-            for name in topics.topic_names
-        }
+        return self._futures(topics.topic_names, described, request_timeout)
+
+    def _known(self, name: str) -> Topic:
+        known = self.cluster.topics.get(name)
+        if known is None:
+            raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+        return known
 
     def describe_configs(self, resources: Any, *, request_timeout: float = 15) -> dict[Any, Future]:
-        def described(name: str) -> Any:
-            known = self.cluster.topics.get(name)
-            if known is None:
-                raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
-            return {key: SimpleNamespace(value=value) for key, value in known.settings.items()}
+        def described(one: Any) -> Any:
+            settings = self._known(one.name).settings
+            return {key: SimpleNamespace(value=value) for key, value in settings.items()}
 
-        return {
-            one: self._future(lambda name=one.name: described(name), request_timeout)
-            for one in resources
-        }
+        return self._futures(resources, described, request_timeout)
 
     def create_topics(
         self, new: Any, *, request_timeout: float = 15, validate_only: bool = False
     ) -> dict[str, Future]:
-        def create(one: Any) -> None:
+        asked = {one.topic: one for one in new}
+
+        def create(name: str) -> None:
             if not validate_only:
+                one = asked[name]
                 self.cluster.create(one.topic, one.num_partitions, dict(one.config or {}))
 
-        return {
-            one.topic: self._future(lambda one=one: create(one), request_timeout) for one in new
-        }
+        return self._futures(asked, create, request_timeout)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any = None,
         request_timeout: float = 15,
     ) -> dict[TopicPartition, Future]:  # fmt: skip
-        def offset(where: TopicPartition, spec: Any) -> Any:
+        def offset(where: TopicPartition) -> Any:
+            spec = wanted[where]
             part = self.cluster.partition(where.topic, where.partition)
             latest = "latest" in type(spec).__name__.lower() or getattr(spec, "_value", 0) == -1
             return SimpleNamespace(offset=part.end if latest else part.start)
 
-        return {
-            where: self._future(lambda where=where, spec=spec: offset(where, spec), request_timeout)
-            for where, spec in wanted.items()
-        }
+        return self._futures(wanted, offset, request_timeout)
 
 
 class Producer(_Client):

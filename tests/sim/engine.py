@@ -53,6 +53,8 @@ class FilesEngine:
 
     def __init__(self, pipeline: Pipeline, source: SimSource, name: str, hurt: Hurt) -> None:
         self.pipeline, self.source, self.name, self.hurt = pipeline, source, name, hurt
+        self.between_pages: Callable[[], object] = lambda: None
+        """Called between two pages of a listing."""
 
     def start(self) -> None:
         pass
@@ -84,6 +86,7 @@ class FilesEngine:
         seen in one of them, in both, or in none."""
         found: dict[FileId, ListedFile] = {}
         seen = ""
+        self.source.listed_by.append(process := world().process)
         while page := sorted(path for path in self.source.files if path > seen)[:_PAGE]:
             for path in page:
                 file = self.source.files[path]
@@ -91,6 +94,8 @@ class FilesEngine:
                 found[id] = ListedFile(id, path, under=paths[0])
             seen = page[-1]
             runtime.sleep(0.01)
+            self.between_pages()
+        self.source.listed_by.remove(process)
         return Listed(list(found.values()))
 
     def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
@@ -173,8 +178,8 @@ class FilesEngine:
         """Read one piece, as long as its file is the one that was planned."""
         planned, lines_read = piece.file, 0
         end = min(piece.end, planned.size_bytes)
+        file = self.source.files.get(planned.path)  # once it is open, it may be renamed
         while True:
-            file = self.source.files.get(planned.path)
             if file is None or (file.size_bytes, file.modified_ms) != (
                 planned.size_bytes, planned.modified_ms,
             ):  # fmt: skip

@@ -3,9 +3,9 @@ without plan, gates and results. So small that ten thousand of them can be playe
 
 from __future__ import annotations
 
-import functools
+from collections import Counter
+from functools import partial
 
-from shipper.config.pipeline import Pipeline
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash, split_starts
 from shipper.errors import ShipperError
@@ -25,11 +25,6 @@ from tests.sim.source import ROOT, SPLIT_BYTES
 from tests.sim.world import World
 
 _BATCH_BYTES, _CHUNK_BYTES = 20_000, 12_000
-
-
-@functools.cache
-def _pipeline() -> Pipeline:
-    return ships.pipeline_of(ships.Run("any"), ["one"])
 
 
 class LaneHistory(ships.History):
@@ -56,7 +51,8 @@ class LaneHistory(ships.History):
 
     def _ship(self, run: ships.Run) -> None:
         """Ship the file: lease, takeover, tasks, and what the ledger holds then."""
-        cluster, pipeline = ships.cluster_of("one"), _pipeline()
+        cluster = ships.cluster_of("one")
+        pipeline = ships.pipeline_of(ships.Run("any"), self.names)
         ledger = LedgerLog(ClusterClient(cluster), cluster, "sim", patience=patience_of(pipeline))
         settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
         with HeldLease(ledger, run.name, 5, 40, self.world.tell) as lease:
@@ -89,7 +85,7 @@ class LaneHistory(ships.History):
                 limits={}, lanes=run.lanes, chunk_size_bytes=_CHUNK_BYTES,
                 topics=ships.TOPICS, splits=splits, tasks=run.tasks,
             )  # fmt: skip
-            engine = FilesEngine(pipeline, self.source, run.name, self.may_hurt)
+            engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))
             scan = Scan()
             try:
                 engine.job(order, cluster, files, long_lines=False).run(scan)
@@ -100,8 +96,8 @@ class LaneHistory(ships.History):
                     raise ShipperError(receipt.error)
             ledger.decide(ask_committed(taken.chunks_end))
 
-    def _left_out(self) -> set[bytes]:
-        return set()
+    def _left_out(self) -> Counter[bytes]:
+        return Counter()
 
 
 def play(world: World) -> None:

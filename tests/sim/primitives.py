@@ -23,8 +23,10 @@ def _deadline(timeout: float | None) -> float | None:
 class Waiters:
     """Fibers that wait for something to change."""
 
+    __slots__ = ("_fibers",)
+
     def __init__(self) -> None:
-        self._fibers: deque[Fiber] = deque()
+        self._fibers: list[Fiber] = []
 
     def wait(self, until: float | None) -> bool:
         here = world()
@@ -38,7 +40,7 @@ class Waiters:
     def wake(self, count: int | None = None) -> None:
         here = World.current
         while self._fibers and count != 0 and here is not None:
-            fiber = self._fibers.popleft()
+            fiber = self._fibers.pop(0)
             if fiber.process.dead or fiber.done or fiber.ready:
                 continue
             here.wake(fiber)
@@ -46,6 +48,8 @@ class Waiters:
 
 
 class Lock:
+    _depth = 1
+
     def __init__(self) -> None:
         self._owner: Fiber | None = None
         self._waiters = Waiters()
@@ -53,17 +57,19 @@ class Lock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         here = world()
         here.give_way()
-        until = _deadline(timeout)
-        while self._owner is not None:
-            if not blocking or (until is not None and here.seconds >= until):
-                return False
-            self._waiters.wait(until)
+        if self._owner is not None:
+            until = _deadline(timeout)
+            while self._owner is not None:
+                if not blocking or (until is not None and here.seconds >= until):
+                    return False
+                self._waiters.wait(until)
         self._owner = here.fiber
         return True
 
     def release(self) -> None:
         self._owner = None
-        self._waiters.wake(1)
+        if self._waiters._fibers:
+            self._waiters.wake(1)
 
     def locked(self) -> bool:
         return self._owner is not None
@@ -126,7 +132,8 @@ class Condition:
         self._waiters.wake(n)
 
     def notify_all(self) -> None:
-        self._waiters.wake()
+        if self._waiters._fibers:
+            self._waiters.wake()
 
 
 class Event:
@@ -139,7 +146,8 @@ class Event:
 
     def set(self) -> None:
         self._set = True
-        self._waiters.wake()
+        if self._waiters._fibers:
+            self._waiters.wake()
 
     def clear(self) -> None:
         self._set = False

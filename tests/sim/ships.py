@@ -8,10 +8,12 @@ hold each line once.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,8 @@ class Run:
     ended: bool = False
     """True if its process came to its end."""
     code: int = -1
+    machine: list[Process] = field(default_factory=list)
+    """Its driver, and the tasks that it has begun: they share a machine."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,28 @@ class Habits:
     """What a history does, besides what its seed decides."""
 
     clusters: int = 1
-    rotates: bool = False
-    """True if files are renamed, and others begin at their paths."""
     grows: bool = False
+    rotates: bool = False
+    """True if files are renamed, and others begin at their paths. Steps are then processes of their
+    own with time between them, as in Airflow, and failed ones are tried again."""
+    repeats: bool = True
+    """True if a run may be repeated from its plan, under the same run id, while it still runs."""
+    zombies: bool = False
+    """True if whole machines are paused in a ship. Then files are renamed, and the run is repeated
+    from its plan."""
+    unasked: bool = False
+    """True if a cluster may be away while it is asked by the plan."""
+    while_listed: bool = False
+    """True if files are also renamed between two pages of a listing."""
+    copies: bool = False
+    """True if a renamed file may at once be copied, with its time."""
+    headers: bool = False
+    """True if files begin with one and the same header. Some have no more than that. Files that
+    were shipped are removed."""
 
 
-def pipeline_of(run: Run, clusters: Sequence[str]) -> Pipeline:
+@functools.cache
+def _pipeline(tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: str) -> Pipeline:
     return Pipeline.model_validate(
         {
             "pipeline": "sim",
@@ -74,7 +94,7 @@ def pipeline_of(run: Run, clusters: Sequence[str]) -> Pipeline:
                 "path": ROOT,
                 "split_size": f"{SPLIT_BYTES}B",
                 "settle": "0s",
-                "on_replaced": "continue",
+                "on_replaced": on_replaced,
                 "when_empty": "succeed",
             },
             "routes": [{"topic": TOPICS[0], "when": "value LIKE 'a%'"}, {"topic": TOPICS[1]}],
@@ -82,18 +102,23 @@ def pipeline_of(run: Run, clusters: Sequence[str]) -> Pipeline:
             "delivery": {
                 "chunk_size": "10kB",
                 "batch_size": "5kB",
-                "lanes": run.lanes,
+                "lanes": lanes,
                 "lease": "5s",
                 "lease_wait": "40s",
                 "metadata_wait": "30s",
                 "transaction_timeout": "10s",
             },
-            "runner": {"cores": run.tasks},
+            "runner": {"cores": tasks},
             "runs_uri": "memory://runs",
         }
     )
 
 
+def pipeline_of(run: Run, clusters: Sequence[str], on_replaced: str = "continue") -> Pipeline:
+    return _pipeline(run.tasks, run.lanes, tuple(clusters), on_replaced)
+
+
+@functools.cache
 def cluster_of(name: str) -> Cluster:
     return Cluster.model_validate({"cluster": name, "bootstrap": f"{name}:9092"})
 
@@ -109,34 +134,61 @@ class History:
         self.runs: list[Run] = []
         self._numbers = itertools.count()
         self._hurts = True
+        self._delivered: set[str] = set()
+        """Paths of files that a run without fault had, so that they may be removed."""
         chance = world.random
         self._kill_share = chance.choice((0.0, 0.2, 0.5))
         self._pause_share = chance.choice((0.0, 0.2, 0.5))
+        self._on_replaced = chance.choice(("continue", "fail")) if habits.headers else "continue"
 
     def play(self) -> None:
         """Let the runs interleave, then let one finish, and compare."""
         self._set_up()
         begun = []
-        for number in range(self.world.random.randint(1, 3)):
+        for number in range(self.world.random.randint(1, 4 if self.habits.rotates else 3)):
             name = f"r{number}"
-            if self.runs and self.world.chance(0.2):
+            if self.runs and self.habits.repeats and self.world.chance(0.3):
                 name = self.runs[-1].name  # the same run, tried again from its first step
-            run = Run(name, self.world.random.randint(1, 2), self.world.random.randint(1, 2))
-            self.runs.append(run)
-            begun.append(self._begin(run))
+            begun.append(self._begin(self._new_run(name)))
+            if self.habits.zombies and self.world.chance(0.5):
+                begun += self._repeat_beside_zombie(self.runs[-1])
+            if self.habits.rotates and self.world.chance(0.6):
+                self._wait_for(begun[-1:])
             runtime.sleep(self.world.random.choice((0.0, 0.5, 5.0, 30.0)))
             self._trouble()
-        for fiber, process in begun:
-            while not fiber.done and not process.dead:
-                runtime.sleep(1.0)
+        self._wait_for(begun)
         self._heal()
         last = Run("last", tasks=1, lanes=1)
-        fiber, _ = self._begin(last)
-        while not fiber.done:
-            runtime.sleep(1.0)
+        self._wait_for([self._begin(last)])
         if last.code:
             raise Wrong(f"a healthy run failed: exit code {last.code}")
         self._compare()
+
+    def _new_run(self, name: str) -> Run:
+        run = Run(name, self.world.random.randint(1, 2), self.world.random.randint(1, 2))
+        self.runs.append(run)
+        return run
+
+    def _repeat_beside_zombie(self, run: Run) -> list[tuple[Fiber, Process]]:
+        """Pause the machine of ``run`` when a task has read something, rename, and begin the run
+        anew."""
+        world = self.world
+        until = world.seconds + 100
+        while not any(process.switches > 20 for process in run.machine[1:]):
+            runtime.sleep(0.1)
+            if world.seconds > until:
+                return []
+        runtime.sleep(world.random.choice((0.0, 0.2, 1.0)))
+        seconds = world.random.choice((5.0, 15.0, 45.0))
+        for process in run.machine:
+            world.pause(process, seconds)
+        self._rotate()
+        return [self._begin(self._new_run(run.name))]
+
+    def _wait_for(self, begun: Sequence[tuple[Fiber, Process]]) -> None:
+        for fiber, process in begun:
+            while not fiber.done and not process.dead:
+                runtime.sleep(1.0)
 
     def _set_up(self) -> None:
         chance, network = self.world.random, clients.Network
@@ -151,7 +203,12 @@ class History:
         network.late_requests = chance.choice((0.0, 0.5, 1.0))
         network.lost_answers = chance.choice((0.0, 0.0, 0.01, 0.05))
         for number in range(chance.randint(1, 3)):
-            self.source.write(f"{ROOT}f{number}.log", chance.randint(1, 30))
+            self._write(f"{ROOT}f{number}.log")
+
+    def _write(self, path: str) -> None:
+        chance, headed = self.world.random, self.habits.headers
+        lines = 1 if headed and chance.random() < 0.4 else chance.randint(1, 30)
+        self.source.write(path, lines, headed=headed)
 
     def _heal(self) -> None:
         """End all faults."""
@@ -167,11 +224,12 @@ class History:
 
     def _begin(self, run: Run) -> tuple[Fiber, Process]:
         process = Process(f"{run.name}.driver")
-        self.may_hurt(process)
+        self._may_hurt(run, process)
         return self.world.spawn(lambda: self._run(run), "driver", process), process
 
-    def may_hurt(self, process: Process) -> None:
+    def _may_hurt(self, run: Run, process: Process) -> None:
         """Arm a kill or a pause of the process, at some moment of its life."""
+        run.machine.append(process)
         if not self._hurts:
             return
         world, chance = self.world, self.world.random
@@ -180,8 +238,9 @@ class History:
             process.struck_after, process.strike = switches, lambda: world.kill(process)
         elif chance.random() < self._pause_share:
             seconds = chance.choice((1.0, 7.0, 15.0, 45.0, 120.0))
+            paused = run.machine if chance.random() < 0.3 else [process]
             process.struck_after = switches
-            process.strike = lambda: world.pause(process, seconds)
+            process.strike = lambda: [world.pause(each, seconds) for each in paused]
 
     def _trouble(self) -> None:
         """Let something happen to the clusters and to the source."""
@@ -203,26 +262,71 @@ class History:
             path = chance.choice(sorted(self.source.files))
             self.source.grow(path, chance.randint(1, 20))
         if self.habits.rotates and chance.random() < 0.5:
-            self._rotate(chance.choice(sorted(self.source.files)))
-        if chance.random() < 0.3:
-            number = len(self.source.written)
-            self.source.write(f"{ROOT}n{number}.log", chance.randint(1, 30))
+            self._rotate()
+        if self.habits.headers:
+            for path in [path for path in self._delivered if chance.random() < 0.5]:
+                self._delivered.remove(path)
+                self.source.remove(path)
+        if chance.random() < 0.3 or not self.source.files:
+            self._write(f"{ROOT}n{len(self.source.written)}.log")
 
-    def _rotate(self, path: str) -> None:
-        name = path.removeprefix(ROOT).partition(".")[0]
-        self.source.rename(path, f"{ROOT}{name}.old{next(self._numbers)}")
-        if self.world.chance(0.7):
-            self.source.write(path, self.world.random.randint(1, 30))
+    def _rotate(self) -> None:
+        while not self.habits.while_listed and any(not one.dead for one in self.source.listed_by):
+            runtime.sleep(0.1)
+        path = self.world.random.choice(sorted(self.source.files))
+        name, number = path.removeprefix(ROOT).partition(".")[0], next(self._numbers)
+        # The new name is listed right behind the old one, or behind all others.
+        to = f"{ROOT}{name}.old{number}" if self.world.chance(0.5) else f"{ROOT}z{number}.{name}"
+        self.source.rename(path, to)
+        if self.habits.copies and self.world.chance(0.5):
+            self.source.copy(to, f"{to}.copy")
+        if self.world.chance(0.5):
+            self._write(path)
+
+    def _between_pages(self) -> None:
+        if self._hurts and self.world.chance(0.2):
+            self._rotate()
 
     def _run(self, run: Run) -> None:
+        there = set(self.source.files)
         try:
-            run.code = run_module.run_steps(self._context(run), self._steps())
+            run.code = self._run_apart(run) if self._is_apart else self._run_once(run)
             run.ended = True
         except Exception as error:
             if not self.world.over:
                 self.world.failures.append((run.name, error))
             raise
         self.world.tell(f"{run.name} ended with {run.code}")
+        if run.code == 0:
+            self._delivered |= there & set(self.source.files)
+
+    @property
+    def _is_apart(self) -> bool:
+        return self.habits.rotates and self._hurts
+
+    def _run_once(self, run: Run) -> int:
+        return run_module.run_steps(self._context(run), self._steps())
+
+    def _run_apart(self, run: Run) -> int:
+        """Run each step by itself, as Airflow does: with time before it, and once more if it
+        failed. A cluster whose step fails does not hold up the other."""
+        chance, failed = self.world.random, dict[str, int]()
+        for step in self._steps():
+            cluster = step.partition(":")[2]
+            if failed.keys() & {"", cluster}:
+                continue
+            if self.habits.unasked and step == "plan" and chance.random() < 0.5:
+                away = self.clusters[chance.choice(self.names)]
+                away.down_until = self.world.seconds + chance.choice((20.0, 60.0))
+            for _ in range(3):
+                code = run_module.run_steps(self._context(run), [step])
+                if not code:
+                    break
+                runtime.sleep(chance.choice((1.0, 30.0)))
+            if code:
+                failed[cluster] = code
+            runtime.sleep(chance.choice((0.0, 5.0, 30.0)))
+        return next(iter(failed.values()), 0)
 
     def _steps(self) -> list[str]:
         steps = ["plan", "gate_source"]
@@ -232,43 +336,45 @@ class History:
 
     def _context(self, run: Run) -> RunContext:
         window = Window(_START, _START + dt.timedelta(hours=1))
-        pipeline = pipeline_of(run, self.names)
+        pipeline = pipeline_of(run, self.names, self._on_replaced)
+        engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))
+        if self.habits.while_listed:
+            engine.between_pages = self._between_pages
         return RunContext(
             pipeline=pipeline,
             clusters={name: cluster_of(name) for name in self.names},
             config_dir=Path(),
             window=window,
             folder=RunFolder("memory://runs", "sim", window.start, window.end, run.name),
-            engine=FilesEngine(pipeline, self.source, run.name, self.may_hurt),  # type: ignore[arg-type]
+            engine=engine,  # type: ignore[arg-type]
         )
 
     def _compare(self) -> None:
-        """Compare each topic with the truth. A file that the last run left out with a warning may
-        be missing, and never doubled."""
+        """Compare each topic with the truth. A file that was renamed or has grown may be missing if
+        the last run left it out with a warning. No file may be doubled."""
         wanted = Counter(self.source.truth())
         named = self._left_out()
         for name, cluster in self.clusters.items():
             found = Counter(line for topic in TOPICS for line in cluster.values(topic))
-            missing, doubled = wanted - found, found - wanted
-            if doubled:
+            if doubled := found - wanted:
                 raise Wrong(f"{name}: doubled {_shown(doubled)}")
-            if behind := Counter({line: n for line, n in missing.items() if line not in named}):
+            if behind := wanted - found - named:
                 raise Wrong(f"{name}: missing {_shown(behind)}")
             for number, topic in enumerate(TOPICS):
                 if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
 
-    def _left_out(self) -> set[bytes]:
-        """Return the lines of files that the last run named as left out."""
+    def _left_out(self) -> Counter[bytes]:
+        """Return the lines of files that the last run named as left out, and may."""
         folder = self._context(Run("last")).folder
         plan = folder.need("plan", PlanResult)
         paths = {one.path for one in plan.left_out if one.warns}
-        return {
+        return Counter(
             file.line(index)
             for path, file in self.source.files.items()
-            if path in paths
+            if path in paths and file.moved
             for index in range(file.lines)
-        }
+        )
 
 
 def _shown(lines: Counter[bytes]) -> str:
@@ -289,6 +395,7 @@ def play(world: World, habits: Habits | None = None) -> None:
 def play_history(world: World, history: Callable[[], History]) -> None:
     """Play a history in the world."""
     MemoryFileSystem.store.clear()
+    MemoryFileSystem.pseudo_dirs[:] = [""]  # no seed sees the folders of another
     places: list[tuple[Any, str, Any]] = [
         *clients.places(),
         *((module, "say", _tell) for module in (plan_step, progress, run_module, ship_step)),

@@ -6,9 +6,9 @@ Every line that was ever written says which it is, so that it can be told where 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.sim.world import EPOCH, World
+from tests.sim.world import EPOCH, Process, World
 
 LINE_BYTES, SPLIT_LINES = 4096, 16  # a split has 64 KiB, the least that a pipeline takes
 SPLIT_BYTES = LINE_BYTES * SPLIT_LINES
@@ -25,6 +25,8 @@ class SourceFile:
     modified_ms: int
     headed: bool = False
     """True if the first line is a header, which each file with one begins with."""
+    moved: bool = False
+    """True if it was ever renamed, or has grown: then a run may leave it out by name."""
 
     @property
     def size_bytes(self) -> int:
@@ -55,6 +57,8 @@ class SimSource:
     files: dict[str, SourceFile] = field(default_factory=dict)
     written: list[SourceFile] = field(default_factory=list)
     """Every file that ever was: the truth."""
+    listed_by: list[Process] = field(default_factory=list)
+    """Processes that list the folder now."""
 
     def _now_ms(self) -> int:
         return int((EPOCH + self.world.seconds) * 1000)
@@ -70,12 +74,20 @@ class SimSource:
     def grow(self, path: str, lines: int) -> None:
         file = self.files[path]
         file.lines += lines
+        file.moved = True
         file.modified_ms = max(self._now_ms(), file.modified_ms + 1)
         self.world.tell(f"{path} grows to {file.lines} lines")
 
     def rename(self, path: str, to: str) -> None:
         self.world.tell(f"{path} is renamed to {to}")
         self.files[to] = self.files.pop(path)
+        self.files[to].moved = True
+
+    def copy(self, path: str, to: str) -> None:
+        """Write the content of ``path`` to ``to`` as well, with its time (``cp -p``)."""
+        self.world.tell(f"{path} is copied to {to}")
+        self.files[to] = replace(self.files[path])
+        self.written.append(self.files[to])
 
     def remove(self, path: str) -> None:
         self.world.tell(f"{path} is removed")

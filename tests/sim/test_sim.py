@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException
 
 from shipper import runtime
 from tests.sim import clients, lanes, ships
+from tests.sim.__main__ import ALL, kept_seeds
 from tests.sim.broker import Batch, SimCluster
 from tests.sim.primitives import installed
 from tests.sim.world import Process, Stuck, World
@@ -19,15 +20,22 @@ def played(call, seed: int = 1):
         return world.run(lambda: call(world), 10_000)
 
 
-@pytest.mark.parametrize("play", [lanes.play, ships.play])
-def test_a_seed_is_the_same_twice(play) -> None:
+@pytest.mark.parametrize("kind", ["lanes", "runs", "renames"])
+def test_a_seed_is_the_same_twice_whatever_was_played_before(kind) -> None:
     logs = []
-    for _ in range(2):
+    for before in ((), (3, 4)):
+        for seed in before:
+            ALL[kind](World(seed))
         world = World(7, keeps_log=True)
-        play(world)
+        ALL[kind](world)
         logs.append(world.log)
     assert logs[0] == logs[1]
     assert len(logs[0]) > 10
+
+
+@pytest.mark.parametrize(("kind", "seed"), kept_seeds())
+def test_no_seed_that_was_kept_breaks_a_promise(kind, seed) -> None:
+    ALL[kind](World(seed))
 
 
 @pytest.mark.parametrize("seed", range(12))

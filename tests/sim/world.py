@@ -8,11 +8,11 @@ of fibers: one that is killed is never resumed, and one that is paused is resume
 from __future__ import annotations
 
 import contextlib
-import heapq
 import itertools
 import random
 import traceback
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -47,6 +47,8 @@ class Process:
 class Fiber:
     """A thread of a simulated process."""
 
+    __slots__ = ("call", "done", "greenlet", "name", "process", "ready", "waits", "woken")
+
     def __init__(
         self, process: Process, name: str, call: Callable[[], object], hub: greenlet
     ) -> None:
@@ -54,10 +56,10 @@ class Fiber:
         self.name = name
         self.call = call
         self.done = False
+        #: Number of the wait under way, by which an old timer is told from a present one.
         self.waits = 0
-        """Number of the wait under way, by which an old timer is told from a present one."""
+        #: True if it is among the fibers that run next.
         self.ready = False
-        """True if it is among the fibers that run next."""
         self.woken = False
         self.greenlet = greenlet(self._run, hub)  # which runs on when this one ends
 
@@ -84,12 +86,18 @@ class World:
         self.failures: list[tuple[str, BaseException]] = []
         """Exceptions that ended a thread."""
         self._ready: list[Fiber] = []
-        self._timers: list[tuple[float, int, Fiber, int]] = []
-        self._numbers = itertools.count()
+        self._timers: list[tuple[float, int, Fiber | None, Any]] = []
+        """Time, number, and the fiber with the number of its wait, or what is called then."""
+        self._numbers = 0
         self._names = itertools.count()
         self._hub = getcurrent()
         self._fibers: list[Fiber] = []
         self._running: Fiber | None = None
+        """The fiber that runs now; None while the next one is chosen."""
+        self._begins: Fiber | None = None
+        """The fiber that the hub is to begin."""
+        self._stuck: Stuck | None = None
+        self._most_seconds = 0.0
         self.gives_way = self.random.choice((0.0, 0.02, 0.2))
         """Chance that a fiber gives way where it need not wait."""
 
@@ -107,7 +115,7 @@ class World:
         return self.seconds
 
     def chance(self, probability: float) -> bool:
-        return probability > 0 and self.random.random() < probability
+        return probability > 0.0 and self.random.random() < probability
 
     # Fibers.
 
@@ -150,34 +158,29 @@ class World:
         fiber.waits += 1
         fiber.woken = False
         if until is not None:
-            heapq.heappush(
-                self._timers, (max(until, self.seconds), next(self._numbers), fiber, fiber.waits)
-            )
-        self._hub.switch()
-        if self.over:
-            raise GreenletExit
+            self._push(until, fiber, fiber.waits)
+        self._run_others()
         return fiber.woken
 
+    def _push(self, at: float, fiber: Fiber | None, what: Any) -> None:
+        number = self._numbers = self._numbers + 1
+        heappush(self._timers, (at if at > self.seconds else self.seconds, number, fiber, what))
+
     def sleep(self, seconds: float) -> None:
-        until = self.seconds + max(0.0, seconds) + _LOOK_SECONDS
+        until = self.seconds + (seconds if seconds > 0 else 0.0) + _LOOK_SECONDS
         while self.seconds < until:
             self.wait(until)
 
     def give_way(self) -> None:
         """Let others run first, now and then."""
-        if self.chance(self.gives_way):
-            self.give_way_once()
         if self.over:
             raise GreenletExit
+        if self.gives_way and self.random.random() < self.gives_way:
+            self.give_way_once()
 
-    def at(self, seconds: float, call: Callable[[], object], process: Process) -> None:
-        """Call in a fiber of ``process`` after so many virtual seconds."""
-
-        def later() -> None:
-            self.sleep(seconds)
-            call()
-
-        self.spawn(later, "later", process)
+    def at(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call after so many virtual seconds. ``call`` may not wait."""
+        self._push(self.seconds + seconds, None, call)
 
     # Processes.
 
@@ -186,7 +189,7 @@ class World:
         self.tell(f"kill {process}")
         process.dead = True
         if self._running is not None and self._running.process is process:
-            self._hub.switch()
+            self._run_others()
 
     def pause(self, process: Process, seconds: float) -> None:
         self.tell(f"pause {process} for {seconds:.1f} s")
@@ -198,9 +201,9 @@ class World:
         fiber = self.fiber
         fiber.waits += 1
         self._make_ready(fiber)
-        self._hub.switch()
+        self._run_others()
 
-    # The hub.
+    # The scheduler. The fiber that gives way chooses the next one, and switches to it.
 
     def run(self, main: Callable[[], Any], most_seconds: float) -> Any:
         """Run ``main`` in a process of its own until it returns. Raises what it raises, and Stuck.
@@ -215,60 +218,80 @@ class World:
                 error.append(raised)
 
         World.current = self
+        self._most_seconds = most_seconds
         fiber = self.spawn(first, "main", Process("world"))
         try:
             while not fiber.done:
-                self._step(most_seconds)
+                following, self._begins = self._begins or self._next(), None
+                following.greenlet.switch()
+                if self._stuck is not None:
+                    raise self._stuck
         finally:
             self._end()
         if error:
             raise error[0]
         return result[0]
 
-    def _step(self, most_seconds: float) -> None:
-        runnable = [f for f in self._ready if self.seconds >= f.process.paused_until]
-        if not runnable:
-            self._advance()
-            return
-        if self.seconds > most_seconds or self.switches > _MOST_SWITCHES:
-            raise Stuck(
-                f"it did not end within {most_seconds:g} virtual seconds: {self._waiting()}"
-            )
-        fiber = runnable[self.random.randrange(len(runnable))] if len(runnable) > 1 else runnable[0]
-        self._ready.remove(fiber)
-        fiber.ready = False
-        if fiber.process.dead or fiber.done:
-            return
-        self.switches += 1
-        process = fiber.process
-        process.switches += 1
-        if process.struck_after is not None and process.switches > process.struck_after:
-            process.struck_after = None
-            process.strike()
-            self._make_ready(fiber)
-            return
-        self._running = fiber
-        fiber.greenlet.switch()
-        self._running = None
+    def _run_others(self) -> None:
+        """Let others run until it is the present fiber's turn again."""
+        fiber = self._running
+        try:
+            following = self._next()
+        except Stuck as stuck:
+            self._stuck = stuck
+            self._hub.switch()
+            raise GreenletExit from None
+        if following is not fiber:
+            if following.greenlet:
+                following.greenlet.switch()
+            else:  # begins low on the stack: what a switch copies to and fro stays small
+                self._begins = following
+                self._hub.switch()
+        if self.over:
+            raise GreenletExit
 
-    def _advance(self) -> None:
-        """Go to the next moment at which a fiber can run."""
-        resumed = [f.process.paused_until for f in self._ready if not f.process.dead]
-        while self._timers:
-            at, _, fiber, number = self._timers[0]
-            if fiber.process.dead or fiber.done or fiber.waits != number or fiber.ready:
-                heapq.heappop(self._timers)
+    def _next(self) -> Fiber:
+        """Choose who runs next; let time pass while nobody can. Raises Stuck."""
+        self._running = None
+        ready, timers = self._ready, self._timers
+        while True:
+            if not ready:
+                if not timers:
+                    raise Stuck(f"nothing can happen any more: {self._waiting()}")
+                at, _, waiting, what = heappop(timers)
+                if waiting is None:
+                    self.seconds = at
+                    what()
+                elif not (waiting.waits != what or waiting.ready or waiting.process.dead):
+                    self.seconds = at
+                    waiting.waits += 1  # this timer has ended the wait
+                    self._make_ready(waiting)
                 continue
-            if resumed and min(resumed) < at:
-                break
-            heapq.heappop(self._timers)
-            self.seconds = max(self.seconds, at)
-            fiber.waits += 1  # this timer has ended the wait
-            self._make_ready(fiber)
-            return
-        if not resumed:
-            raise Stuck(f"nothing can happen any more: {self._waiting()}")
-        self.seconds = max(self.seconds, min(resumed))
+            if self.seconds > self._most_seconds or self.switches > _MOST_SWITCHES:
+                raise Stuck(
+                    f"it did not end within {self._most_seconds:g} virtual seconds:"
+                    f" {self._waiting()}"
+                )
+            if (count := len(ready)) > 1:
+                index = int(self.random.random() * count)
+                ready[index], ready[-1] = ready[-1], ready[index]
+            fiber = ready.pop()
+            process = fiber.process
+            if process.dead or fiber.done:
+                continue
+            if process.paused_until > self.seconds:
+                self._push(process.paused_until, None, lambda fiber=fiber: ready.append(fiber))
+                continue
+            self.switches += 1
+            process.switches += 1
+            if process.struck_after is not None and process.switches > process.struck_after:
+                process.struck_after = None
+                process.strike()
+                ready.append(fiber)
+                continue
+            fiber.ready = False
+            self._running = fiber
+            return fiber
 
     def _waiting(self) -> str:
         return "\n".join(
