@@ -439,7 +439,7 @@ def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blame
     ledger: Ledger,
 ) -> None:
     ledger.create(kept=1, vanishing=1)
-    options = replace(ledger.options(5, transaction_timeout_ms=5_000), ledger_topic="vanishing")
+    options = replace(ledger.options(10, transaction_timeout_ms=15_000), ledger_topic="vanishing")
 
     def ship() -> None:
         with Pool(options, ["gone.0"], ledger.keys) as pool:
