@@ -190,9 +190,10 @@ class TaskAttempt:
         found = self.ledger.decide(CONTROL_NOW)
         control = found.answer
         if control.generation != order.generation:
-            by = control.generations[control.generation].run_id
+            by = control.generations.get(control.generation)
             raise Superseded(
-                f"run {order.run_id} of pipeline {order.pipeline} was taken over by run {by}. "
+                f"run {order.run_id} of pipeline {order.pipeline} was taken over by "
+                f"{f'run {by.run_id}' if by else 'a run that the ledger does not name'}. "
                 "This run sends nothing more."
             )
         attempts = control.attempts.get(self._key.task, [])
