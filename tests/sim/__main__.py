@@ -11,13 +11,13 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tests.sim import lanes, ships
-from tests.sim.world import World
+from tests.sim import lanes, schedule, ships
+from tests.sim.world import FAULTS, World
 
 _RENAMES = ships.Habits(rotates=True, repeats=False)
 
@@ -32,6 +32,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "runs": ships.play,
     "growth": _habits(ships.Habits(grows=True)),
     "clusters": _habits(ships.Habits(clusters=2, grows=True)),
+    "schedule": partial(schedule.play, habits=ships.Habits(grows=True)),
 }
 #: The same for faults that are known and open, with the finding of each. Nobody plays these unless
 #: they are named: move a line to ``KINDS`` when its fault is closed.
@@ -41,6 +42,7 @@ OPEN: dict[str, Callable[[World], None]] = {
     "headers": _habits(ships.Habits(headers=True)),  # C3 a, b
     "copies": _habits(replace(_RENAMES, copies=True)),  # C3 c
     "zombies": _habits(replace(_RENAMES, zombies=True)),  # C4
+    "named": partial(schedule.play, habits=ships.Habits(names=True)),  # C7
     "listing": _habits(replace(_RENAMES, while_listed=True)),  # C10
 }
 ALL = KINDS | OPEN
@@ -48,8 +50,9 @@ ALL = KINDS | OPEN
 #: those that say `open`.
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Share of the time that goes to each kind.
-_SHARES = {"lanes": 0.5, "runs": 0.2, "growth": 0.15, "clusters": 0.15}
-_SEEDS_BETWEEN_COLLECTIONS, _MOST_FAILURES = 20, 3
+_SHARES = {"lanes": 0.5, "runs": 0.15, "growth": 0.1, "clusters": 0.1, "schedule": 0.15}
+_SEEDS_BETWEEN_COLLECTIONS, _MOST_FAILURES, _SHOWN_LINES = 20, 3, 40
+_NOT_SHOWN = ("has epoch", "is delayed", "arrives late", "is refused: ", " adds ")
 
 
 def main() -> int:
@@ -61,11 +64,14 @@ def main() -> int:
     parser.add_argument("--kind", choices=ALL, help="play this kind alone")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--first", type=int, default=0, help="the first seed of each kind")
+    parser.add_argument(
+        "--without", default="", help=f"leave out faults of a seed: {', '.join(FAULTS)}"
+    )
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
     if asked.seed is not None:
-        return _show(asked.kind or "lanes", asked.seed)
+        return _show(asked.kind or "lanes", asked.seed, asked.without.split(","))
     shares = {asked.kind: 1.0} if asked.kind else _SHARES
     failed = [] if asked.kind else [_told(kind, seed) for kind, seed in kept_seeds()]
     began = time.monotonic()
@@ -112,19 +118,41 @@ def _play_for(
 
 
 def _told(kind: str, seed: int) -> str:
-    """Play a seed; return what it broke, with the command that repeats it, or nothing."""
+    """Play a seed; return what it broke: with as few faults as break it, the course of the last
+    moments, and the command that repeats it. Return nothing if it broke nothing."""
+    error, _ = _broken(kind, seed, ())
+    if error is None:
+        return ""
+    without: tuple[str, ...] = ()
+    for fault in FAULTS:
+        if _broken(kind, seed, (*without, fault))[0] is not None:
+            without += (fault,)
+    error, course = _broken(kind, seed, without)
+    option = f" --without {','.join(without)}" if without else ""
+    return "\n".join(
+        [
+            f"{kind} {seed}: {type(error).__name__}: {str(error)[:500]}",
+            *(f"    {line[:160]}" for line in course[-_SHOWN_LINES:]),
+            f"    python -m tests.sim --kind {kind} --seed {seed}{option}",
+        ]
+    )
+
+
+def _broken(
+    kind: str, seed: int, without: Collection[str]
+) -> tuple[Exception | None, Sequence[str]]:
+    """Play a seed; return what it broke, and its course without what producers only prepare."""
+    world = World(seed, keeps_log=bool(without), without=without)
+    error: Exception | None = None
     try:
-        ALL[kind](World(seed))
-    except Exception as error:
-        return (
-            f"{kind} {seed}: {type(error).__name__}: {str(error)[:500]}\n"
-            f"    python -m tests.sim --kind {kind} --seed {seed}"
-        )
-    return ""
+        ALL[kind](world)
+    except Exception as raised:
+        error = raised
+    return error, [line for line in world.log or () if not any(word in line for word in _NOT_SHOWN)]
 
 
-def _show(kind: str, seed: int) -> int:
-    world, failed = World(seed, keeps_log=True), False
+def _show(kind: str, seed: int, without: Collection[str]) -> int:
+    world, failed = World(seed, keeps_log=True, without=without), False
     try:
         ALL[kind](world)
     except Exception:

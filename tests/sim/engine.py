@@ -23,7 +23,7 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult
 from shipper.types import FileId
-from shipper.windows.window import Window
+from shipper.windows.window import Window, to_ms
 from shipper.worker import task as sink_task
 from shipper.worker.cut import split_slices
 from shipper.worker.order import ShipOrder
@@ -83,7 +83,15 @@ class FilesEngine:
         self, paths: Sequence[str], *, most: int, modified: Window | None = None
     ) -> Listed:
         """List the folder page by page, as a file system does: what changes between two pages is
-        seen in one of them, in both, or in none."""
+        seen in one of them, in both, or in none. Files that are asked for by name are looked at."""
+        if paths[0] != ROOT:
+            named = [
+                ListedFile(found.id, path, under=path)
+                for path, found in self.look_for(paths).items()
+                if found.id
+            ]
+            return Listed(named)
+        start, end = (to_ms(modified.start), to_ms(modified.end)) if modified else (0, 1 << 62)
         found: dict[FileId, ListedFile] = {}
         seen = ""
         self.source.listed_by.append(process := world().process)
@@ -91,7 +99,8 @@ class FilesEngine:
             for path in page:
                 file = self.source.files[path]
                 id = FileId(path, file.size_bytes, file.modified_ms)
-                found[id] = ListedFile(id, path, under=paths[0])
+                if start <= file.modified_ms < end:
+                    found[id] = ListedFile(id, path, under=paths[0])
             seen = page[-1]
             runtime.sleep(0.01)
             self.between_pages()

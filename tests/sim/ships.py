@@ -11,7 +11,7 @@ import datetime as dt
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,8 @@ from tests.sim.source import ROOT, SPLIT_BYTES, SimSource, topic_of
 from tests.sim.world import Fiber, Process, World
 
 TOPICS = ("logs.a", "logs.b")
-_START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
+START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
+_HOUR = Window(START, START + dt.timedelta(hours=1))
 _MOST_SECONDS = 8_000.0
 
 
@@ -56,6 +57,9 @@ class Run:
     ended: bool = False
     """True if its process came to its end."""
     code: int = -1
+    window: Window = _HOUR
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What this run alone is asked for (shipper.runner.JobOptions)."""
     machine: list[Process] = field(default_factory=list)
     """Its driver, and the tasks that it has begun: they share a machine."""
 
@@ -80,13 +84,18 @@ class Habits:
     """True if files are also renamed between two pages of a listing."""
     copies: bool = False
     """True if a renamed file may at once be copied, with its time."""
+    names: bool = False
+    """True if people run files by name, also while a cluster is away. For schedules."""
     headers: bool = False
     """True if files begin with one and the same header. Some have no more than that. Files that
     were shipped are removed."""
 
 
 @functools.cache
-def _pipeline(tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: str) -> Pipeline:
+def _pipeline(
+    tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: str, scheduled: bool
+) -> Pipeline:
+    by_time = {"window_by": "modified", "lookback": "15m"} if scheduled else {}
     return Pipeline.model_validate(
         {
             "pipeline": "sim",
@@ -96,7 +105,9 @@ def _pipeline(tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: st
                 "settle": "0s",
                 "on_replaced": on_replaced,
                 "when_empty": "succeed",
+                **by_time,
             },
+            **({"schedule": "*/5 * * * *"} if scheduled else {}),
             "routes": [{"topic": TOPICS[0], "when": "value LIKE 'a%'"}, {"topic": TOPICS[1]}],
             "clusters": list(clusters),
             "delivery": {
@@ -114,8 +125,10 @@ def _pipeline(tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: st
     )
 
 
-def pipeline_of(run: Run, clusters: Sequence[str], on_replaced: str = "continue") -> Pipeline:
-    return _pipeline(run.tasks, run.lanes, tuple(clusters), on_replaced)
+def pipeline_of(
+    run: Run, clusters: Sequence[str], on_replaced: str = "continue", *, scheduled: bool = False
+) -> Pipeline:
+    return _pipeline(run.tasks, run.lanes, tuple(clusters), on_replaced, scheduled)
 
 
 @functools.cache
@@ -139,6 +152,10 @@ class History:
         chance = world.random
         self._kill_share = chance.choice((0.0, 0.2, 0.5))
         self._pause_share = chance.choice((0.0, 0.2, 0.5))
+        if "kills" in world.without:
+            self._kill_share = 0.0
+        if "pauses" in world.without:
+            self._pause_share = 0.0
         self._on_replaced = chance.choice(("continue", "fail")) if habits.headers else "continue"
 
     def play(self) -> None:
@@ -202,6 +219,12 @@ class History:
         network.lost_requests = chance.choice((0.0, 0.0, 0.01, 0.05))
         network.late_requests = chance.choice((0.0, 0.5, 1.0))
         network.lost_answers = chance.choice((0.0, 0.0, 0.01, 0.05))
+        if "losses" in self.world.without:
+            network.lost_requests = network.lost_answers = 0.0
+        if "delays" in self.world.without:
+            network.latency = 0.002
+            for cluster in self.clusters.values():
+                cluster.marker_seconds = 0.0
         for number in range(chance.randint(1, 3)):
             self._write(f"{ROOT}f{number}.log")
 
@@ -247,6 +270,8 @@ class History:
         chance = self.world.random
         for name, cluster in self.clusters.items():
             ledger = cluster.topics.get(cluster_of(name).ledger_topic("sim"))
+            if "troubles" in self.world.without:
+                continue
             if ledger and chance.random() < 0.2:
                 cluster.depose(
                     cluster_of(name).ledger_topic("sim"),
@@ -335,8 +360,7 @@ class History:
         return steps
 
     def _context(self, run: Run) -> RunContext:
-        window = Window(_START, _START + dt.timedelta(hours=1))
-        pipeline = pipeline_of(run, self.names, self._on_replaced)
+        pipeline, window = self._pipeline(run), run.window
         engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))
         if self.habits.while_listed:
             engine.between_pages = self._between_pages
@@ -347,7 +371,14 @@ class History:
             window=window,
             folder=RunFolder("memory://runs", "sim", window.start, window.end, run.name),
             engine=engine,  # type: ignore[arg-type]
+            **run.options,
         )
+
+    def _pipeline(self, run: Run) -> Pipeline:
+        return pipeline_of(run, self.names, self._on_replaced)
+
+    def _last_run(self) -> Run:
+        return Run("last")
 
     def _compare(self) -> None:
         """Compare each topic with the truth. A file that was renamed or has grown may be missing if
@@ -366,7 +397,7 @@ class History:
 
     def _left_out(self) -> Counter[bytes]:
         """Return the lines of files that the last run named as left out, and may."""
-        folder = self._context(Run("last")).folder
+        folder = self._context(self._last_run()).folder
         plan = folder.need("plan", PlanResult)
         paths = {one.path for one in plan.left_out if one.warns}
         return Counter(

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 from typing import Any
 
@@ -22,6 +22,8 @@ _LOOK_SECONDS = 1e-6
 #: Unix time at which each world begins: 2026-09-01T00:00:00Z.
 EPOCH = 1_788_220_800.0
 _MOST_SWITCHES = 2_000_000
+#: Sorts of faults that a failing seed is tried without.
+FAULTS = ("kills", "pauses", "losses", "delays", "troubles", "switches")
 
 
 class Stuck(Exception):
@@ -75,7 +77,9 @@ class World:
 
     current: World | None = None
 
-    def __init__(self, seed: int, *, keeps_log: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, keeps_log: bool = False, without: Collection[str] = ()
+    ) -> None:
         self.random = random.Random(seed)
         self.seed = seed
         self.seconds = 0.0
@@ -100,6 +104,10 @@ class World:
         self._most_seconds = 0.0
         self.gives_way = self.random.choice((0.0, 0.02, 0.2))
         """Chance that a fiber gives way where it need not wait."""
+        self.without = without
+        """Sorts of faults, of ``FAULTS``, that are left out of the seed's course."""
+        if "switches" in without:
+            self.gives_way = 0.0
 
     # What happens.
 

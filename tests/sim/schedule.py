@@ -1,0 +1,260 @@
+"""Histories of a schedule: windows of five minutes, by the time at which a file was last modified.
+Each window has a run, which looks back. People run windows again, or files by name.
+
+Before the last run, ``gaps`` may be silent about no file that is missing. The last run goes over
+all windows, and has no faults. Then nothing is missing, no gap is left, and the run's result says
+what it sent.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+from shipper import runtime
+from shipper.cli.open_ledger import OpenLedger
+from shipper.cli.topic_state import PresentEntries
+from shipper.config.pipeline import Pipeline
+from shipper.errors import ClusterError, ShipperError
+from shipper.kafka.client import ClusterClient
+from shipper.ledger.archive import archive
+from shipper.ledger.inventory import Inventory
+from shipper.ledger.log import LedgerLog
+from shipper.ledger.snapshot import LedgerFolder
+from shipper.ledger.writing import patience_of
+from shipper.report.gaps import find_gaps, read_beginnings
+from shipper.report.past_runs import window_runs
+from shipper.report.results import Gap, ShipResult
+from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
+from tests.sim import ships
+from tests.sim.ships import Run, Wrong
+from tests.sim.world import EPOCH, Process, World
+
+_TICK_SECONDS = 300
+_UNFINISHED = ".tmp"
+_RUNS_URI = "memory://runs"
+
+
+def _tick(number: int, count: int = 1) -> Window:
+    start = ships.START + dt.timedelta(seconds=number * _TICK_SECONDS)
+    return Window(start, start + dt.timedelta(seconds=count * _TICK_SECONDS))
+
+
+class ScheduleHistory(ships.History):
+    """One seed: clusters, a source, and the runs of some windows."""
+
+    def __init__(self, world: World, habits: ships.Habits) -> None:
+        super().__init__(world, habits)
+        self._ticks = world.random.randint(2, 4)
+        self._ids = iter(range(1_000))
+
+    def play(self) -> None:
+        self._set_up()
+        chance = self.world.random
+        begun = []
+        for tick in range(self._ticks):
+            for _ in range(chance.randint(0, 3)):
+                runtime.sleep(chance.random() * 90)
+                self._trouble()
+            self._sleep_until((tick + 1) * _TICK_SECONDS + 1)
+            for _ in range(chance.choice((1, 1, 2))):  # Airflow tries the task of a lost process
+                with self._cluster_away() if self.habits.names else nullcontext():
+                    begun.append(self._begin(self._run_of(_tick(tick), scheduled=True)))
+                    self._wait_for(begun)
+                if not begun[-1][1].dead:
+                    break
+            begun += self._by_hand(tick)
+            if self.habits.names:
+                self._wait_for(begun)
+                self._finish_files(0.3)
+                with suppress(ClusterError):  # then `gaps` says that it could not ask
+                    self._refuse_silence()
+        self._wait_for(begun)
+        ticks = int(self.world.seconds // _TICK_SECONDS) + 1
+        self._sleep_until(ticks * _TICK_SECONDS)
+        self._finish_files(1.0)
+        self._heal()
+        self._refuse_silence()
+        sent = self._counts()
+        last = self._run_of(_tick(0, ticks))
+        self._wait_for([self._begin(last)])
+        if last.code:
+            raise Wrong(f"a healthy run failed: exit code {last.code}")
+        self.last = last
+        self._compare()
+        self._compare_figures(last, sent)
+        if not self._left_out() and (gaps := self._gaps()):
+            raise Wrong(f"nothing is missing, and gaps has {gaps[0]}")
+
+    def _sleep_until(self, seconds: float) -> None:
+        runtime.sleep(max(0.0, seconds - self.world.seconds))
+
+    def _run_of(self, window: Window, **options: Any) -> Run:
+        chance, now = (
+            self.world.random,
+            dt.datetime.fromtimestamp(EPOCH + self.world.seconds, dt.UTC),
+        )
+        name = f"{now:%Y%m%dT%H%M%S}-{next(self._ids):06}"
+        run = Run(name, chance.randint(1, 2), chance.randint(1, 2), window=window, options=options)
+        self.runs.append(run)
+        return run
+
+    def _by_hand(self, tick: int) -> list[Any]:
+        """Begin what people ask for after a tick."""
+        chance, begun = self.world.random, []
+        if chance.random() < 0.2:
+            first = chance.randint(0, tick)
+            begun.append(self._begin(self._run_of(_tick(first, tick + 1 - first))))
+        if chance.random() < 0.2:
+            begun.append(self._begin_to_archive(tick))
+        finished = [path for path in self.source.files if not path.endswith(_UNFINISHED)]
+        if self.habits.names:
+            path = chance.choice(sorted(finished))
+            seconds = self.source.files[path].modified_ms / 1000 - EPOCH
+            window = _tick(int(seconds // _TICK_SECONDS))
+            for _ in range(chance.randint(1, 3)):
+                with self._cluster_away():
+                    begun.append(self._begin(self._run_of(window, files=json.dumps([path]))))
+                    self._wait_for(begun)
+        return begun
+
+    @contextmanager
+    def _cluster_away(self) -> Iterator[None]:
+        """Let a cluster be away now and then while the block runs, perhaps behind the plan."""
+        chance, away = self.world.random, self.clusters[self.world.random.choice(self.names)]
+
+        over = False
+
+        def leave() -> None:
+            if not over:
+                away.down_until = self.world.seconds + 2_000
+
+        if chance.random() < 0.5:
+            self.world.at(chance.choice((0.0, 2.0, 2.0)), leave)
+        yield
+        over = True
+        away.down_until = 0.0
+
+    def _trouble(self) -> None:
+        """Let a file also be written under another name at first, which no run takes."""
+        super()._trouble()
+        if self.habits.names:
+            self._finish_files(0.4)
+            path = f"{ships.ROOT}t{len(self.source.written)}.log{_UNFINISHED}"
+            self.source.write(path, self.world.random.randint(1, 9))
+
+    def _finish_files(self, share: float) -> None:
+        for path in [path for path in self.source.files if path.endswith(_UNFINISHED)]:
+            if self.world.chance(share):
+                self.source.rename(path, path.removesuffix(_UNFINISHED))
+                self.source.files[path.removesuffix(_UNFINISHED)].moved = False
+
+    def _begin_to_archive(self, tick: int) -> Any:
+        """Begin to archive the windows before a tick, on one cluster."""
+        name, process = self.world.random.choice(self.names), Process("archive")
+
+        def work() -> None:
+            opened = self._open(name)
+            try:
+                if opened.log.exists():
+                    archive(
+                        opened.log, opened.folder, opened.cluster, opened.pipeline,
+                        _tick(tick).start, f"archive-{next(self._ids)}", self.world.tell,
+                    )  # fmt: skip
+            except ShipperError as error:
+                self.world.tell(f"archive: {error.message}")
+
+        self._may_hurt(Run("archive"), process)
+        return self.world.spawn(work, "archive", process), process
+
+    def _open(self, name: str) -> OpenLedger:
+        """Open a cluster's ledger, as commands that look at ledgers do."""
+        pipeline, cluster = self._pipeline(Run("any")), ships.cluster_of(name)
+        client, folder = ClusterClient(cluster), LedgerFolder(_RUNS_URI, pipeline.key, name)
+        log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
+        log.lies_at(None, pipeline.source.formerly)
+        return OpenLedger(pipeline, cluster, client, folder, log)
+
+    @property
+    def _is_apart(self) -> bool:
+        return self._hurts
+
+    def _pipeline(self, run: Run) -> Pipeline:
+        return ships.pipeline_of(run, self.names, self._on_replaced, scheduled=True)
+
+    def _inventory(self, name: str) -> Inventory | None:
+        opened, found = self._open(name), Inventory()
+        if not opened.log.exists():
+            return None
+        for of_path in PresentEntries(opened).of(opened.read()):
+            found.add(of_path, "sim")
+        return found
+
+    def _gaps(self) -> list[Gap]:
+        """Return the windows that ``shipper gaps`` names."""
+        pipeline = self._pipeline(Run("any"))
+        began = read_beginnings(_RUNS_URI, "sim")
+        since = {name: began[name] for name in self.names if name in began}
+        assert pipeline.schedule is not None
+        windows = list(Ticks(pipeline.schedule).windows(ships.START, runtime.now()))
+        windows = [window for window in windows if window.end <= runtime.now()]
+        after = dt.datetime.max.replace(tzinfo=dt.UTC)
+        runs = window_runs(_RUNS_URI, "sim", self.names, ships.START, after)
+        return find_gaps(windows, runs, since, self._inventory)
+
+    def _refuse_silence(self) -> None:
+        """Raise Wrong if a file is missing, and no gap is named in its window."""
+        if not read_beginnings(_RUNS_URI, "sim"):
+            return  # no run of the schedule came far enough to say since when it is
+        gaps = {(gap.cluster, gap.window) for gap in self._gaps()}
+        for name, cluster in self.clusters.items():
+            there = Counter(line for topic in ships.TOPICS for line in cluster.values(topic))
+            for path, file in self.source.files.items():
+                if path.endswith(_UNFINISHED):
+                    continue
+                if (
+                    file.modified_ms / 1000 - EPOCH
+                    > self.world.seconds // _TICK_SECONDS * _TICK_SECONDS
+                ):
+                    continue  # its window has not closed
+                window = str(_tick(int((file.modified_ms / 1000 - EPOCH) // _TICK_SECONDS)))
+                missing = [i for i in range(file.lines) if not there[file.line(i)]]
+                if missing and (name, window) not in gaps:
+                    lacks = f"{name}: {path} lacks {len(missing)} lines"
+                    raise Wrong(f"{lacks}, and gaps says nothing of {window}")
+
+    def _counts(self) -> Counter[tuple[str, str]]:
+        return Counter(
+            {
+                (name, topic): len(cluster.values(topic))
+                for name, cluster in self.clusters.items()
+                for topic in ships.TOPICS
+            }
+        )
+
+    def _compare_figures(self, run: Run, before: Counter[tuple[str, str]]) -> None:
+        """Compare what the run says that it sent with what came."""
+        came = self._counts()
+        for name in self.names:
+            result = self._context(run).folder.need(f"ship.{name}", ShipResult)
+            said = {one.topic: one.delivered for one in result.topics}
+            for topic in ships.TOPICS:
+                got = came[name, topic] - before[name, topic]
+                if said.get(topic, 0) != got:
+                    says = f"the result says {said.get(topic, 0)}"
+                    raise Wrong(f"{name}: {topic} got {got} records, and {says}")
+
+    def _last_run(self) -> Run:
+        return self.last
+
+
+def play(world: World, habits: ships.Habits | None = None) -> None:
+    """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
+    chosen = replace(habits or ships.Habits(), repeats=False)
+    ships.play_history(world, lambda: ScheduleHistory(world, chosen))
