@@ -239,8 +239,15 @@ CHECKS = [
     # A file that was renamed.
     Check("a renamed file", "renamed", ""),
     Check("a renamed file, two runs that recognise it", "renamed", "RUNS=3"),
-    Check("what was proven is not held against the ledger again", "renamed", "NO_CONFIRM", DOUBLED),
-    Check("… only if the plan recognised a file", "renamed", "CONFIRMS_RECOGNISED_ONLY", DOUBLED),
+    Check("a renamed file and a copy of it", "renamed", "COPIES RUNS=3", short=False),
+    Check("another file that begins with a short one", "renamed", "SHORT RUNS=3"),
+    Check("what the plan saw of the ledger decides", "renamed", "DECIDED_BY_THE_PLAN", DOUBLED),
+    Check("an attempt of the same run is passed over", "renamed", "OWN_RUN_IS_BELIEVED", DOUBLED),
+    Check("a file that was shipped in part is no original", "renamed", "PART_IS_NEW", DOUBLED),
+    Check("an original has two heirs", "renamed", "COPIES TWO_HEIRS", DOUBLED),
+    Check(
+        "a header proves that a longer file is the same", "renamed", "SHORT HEADER_PROVES", DOUBLED
+    ),
     Check("two archives and a ship", "ledger", "KINDS=133 RUNS=3 SNAPSHOT", short=False),
 ]
 

@@ -17,14 +17,14 @@ from shipper import runtime, s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Cause, Engine, FoundFile, Listed, Proof, ShipJob, ToProve
+from shipper.driver.decide import Beginning
+from shipper.driver.engine import Cause, Engine, FoundFile, Listed, ShipJob, ToSum
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
 from shipper.report.results import GateResult
-from shipper.types import FileId
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -190,8 +190,11 @@ class SparkEngine(Engine):
     def qualified_folder(self, folder: str) -> str:
         return listing.qualified_folder(self._hadoop, folder)
 
-    def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
-        return listing.look_at(self._hadoop, files, self._pipeline.source)
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
+        listing.look_at(self._hadoop, files, self._pipeline.source)
+
+    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+        return listing.sum_up(self._hadoop, files, self._pipeline.source)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         return listing.look_for(self._hadoop, paths, self._pipeline.source.wait_seconds)
@@ -254,13 +257,6 @@ class SparkEngine(Engine):
         with reading(self._spark, pieces, limits, partition_bytes=split_size) as read:
             read.frame.count()
             broken_files(pieces, read.reports())
-
-    def prove(
-        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
-    ) -> list[Proof]:
-        from spark_jobs.proof import prove
-
-        return prove(self._spark, self._pipeline.on(cluster.name), cluster, schema_ids, wanted)
 
     def preview(
         self, pieces: Sequence[FilePiece], cluster: str | None

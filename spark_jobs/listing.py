@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import fnmatch
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shipper import runtime
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
-from shipper.driver.engine import FoundFile, Listed
+from shipper.driver.decide import Beginning
+from shipper.driver.engine import FoundFile, Listed, ToSum
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
 from shipper.driver.formats import (
@@ -26,6 +27,7 @@ from shipper.driver.formats import (
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceUnreachable
 from shipper.ledger.heads import HEAD_BYTES, head_of
+from shipper.ledger.sums import ByteSum
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.terminal import say
 from shipper.types import FileId
@@ -207,19 +209,19 @@ def open_file(hadoop: Hadoop, path: str) -> Any:
     return _folder(hadoop).open(hadoop.conf, path)
 
 
-def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dict[FileId, bytes]:
-    """Note each file's format by its first bytes (and of tables its last), whether it begins with a
-    byte order mark, and why it cannot be read if so. Return the first bytes of the readable files,
-    unpacked. Costs one open for each, two if it is packed or of tables."""
-    files = [file for file in files if file.size_bytes]
+def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> None:
+    """Note each file's format and head by its first bytes (and of tables its last), whether it
+    begins with a byte order mark, and why it cannot be read if so. Costs one open for each, two if
+    it is packed or of tables."""
+    files, encoding = [file for file in files if file.size_bytes], source.encoding
     if source.format in TABLES:
-        return _look_at_tables(hadoop, files, source)
-    beginnings, encoding = dict[FileId, bytes](), source.encoding
+        _look_at_tables(hadoop, files, source)
+        return
     for file, head in zip(files, _heads(hadoop, files, HEAD_BYTES, source, PLAIN), strict=True):
         if isinstance(head, _Unread):
             file.problem, file.passing = head.why, head.passing
             continue
-        beginnings[file.id], file.head = head, head_of(head)
+        file.head = head_of(head)
         found = recognise(file.path, head, source.codec)
         file.format, file.problem, file.bom = (
             found.format,
@@ -241,7 +243,7 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
                 )
             file.problem, file.passing = why, head.passing
         else:
-            beginnings[file.id], file.head = head, head_of(head)
+            file.head = head_of(head)
             file.bom, file.problem = (
                 head.startswith(BOM_UTF8),
                 content_problem(head, source.format, encoding),
@@ -249,13 +251,10 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> dic
     if source.format == "whole_file":
         for file in files:
             file.bom = False  # a byte as any other
-    return beginnings
 
 
-def _look_at_tables(
-    hadoop: Hadoop, files: Sequence[PlannedFile], source: Source
-) -> dict[FileId, bytes]:
-    beginnings, format = dict[FileId, bytes](), source.format
+def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> None:
+    format = source.format
     heads = _heads(hadoop, files, HEAD_BYTES, source, PLAIN)
     tails = _heads(hadoop, files, FORMAT_BYTES, source, _TAIL)
     for file, head, tail in zip(files, heads, tails, strict=True):
@@ -264,10 +263,62 @@ def _look_at_tables(
         elif isinstance(tail, _Unread):
             file.problem, file.passing = tail.why, tail.passing
         else:
-            beginnings[file.id], file.head = head, head_of(head)
+            file.head = head_of(head)
             found = recognise_table(format, head, tail)
             file.format, file.problem = found.format, found.problem
-    return beginnings
+
+
+def sum_up(hadoop: Hadoop, files: Sequence[ToSum], source: Source) -> list[Mapping[int, Beginning]]:
+    """Read the beginnings of files' content, of the given lengths: of tables, of the bytes as they
+    are stored. Note why a file cannot be read. A file system that does not answer is asked again
+    for `source.wait`."""
+    found, patience = _ask_sums(hadoop, files), _Patience(source.wait_seconds)
+    while silent := [
+        (index, one.why)
+        for index, one in enumerate(found)
+        if isinstance(one, _Unread) and one.silent
+    ]:
+        if not patience.waits(silent[0][1]):
+            break
+        again = _ask_sums(hadoop, [files[index] for index, _ in silent])
+        for (index, _), one in zip(silent, again, strict=True):
+            found[index] = one
+    sums = list[Mapping[int, Beginning]]()
+    for (file, _), one in zip(files, found, strict=True):
+        if isinstance(one, _Unread):
+            file.problem, file.passing = one.why, one.passing
+            one = {}
+        sums.append(one)
+    return sums
+
+
+def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[Mapping[int, Beginning] | _Unread]:
+    if not files:
+        return []
+    wanted = packed.number(len(files))
+    for file, lengths in files:
+        stored = file.format in TABLES
+        wanted += packed.text(file.path) + packed.text(PLAIN if stored else file.format or PLAIN)
+        wanted += packed.text(file.etag)
+        for number in (file.size_bytes, file.modified_ms, len(lengths), *sorted(lengths)):
+            wanted += packed.number(number)
+    answer = packed.Unpacker(_folder(hadoop).sums(hadoop.conf, bytearray(wanted)))
+    found = list[Mapping[int, Beginning] | _Unread]()
+    for _, lengths in files:
+        what, text = answer.number(), answer.text()
+        if what != 1:
+            found.append(_Unread(text, passing=what > 1, silent=what > 2))
+            continue
+        *each, all_of_it = text.split(";")
+        sums = dict[int, Beginning]()
+        for length, one in zip(sorted(lengths), each, strict=True):
+            content, ends_line = one.split(" ")
+            if content:
+                sums[length] = Beginning(
+                    ByteSum.parse(content), ends_line == "1", length == int(all_of_it)
+                )
+        found.append(sums)
+    return found
 
 
 def look_for(

@@ -134,6 +134,7 @@ def _packed(pieces: Sequence[FilePiece]) -> bytearray:
             piece.end,
             piece.split,
             piece.most_lines,
+            file.begins,
         ):
             content += packed.number(number)
     return content

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import pickle
 from collections.abc import Iterator
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from shipper.config.cluster import Cluster
-    from shipper.worker.order import ProofOrder, ShipOrder
-    from shipper.worker.receipt import Receipt, SplitSums
+    from shipper.worker.order import ShipOrder
+    from shipper.worker.receipt import Receipt
 
 
 _OTHER_CODE = (
@@ -148,39 +147,6 @@ class Sink:
             if self._receipts is not None
             else []
         )
-
-
-def sum_up(frame: DataFrame, order: ProofOrder) -> dict[int, SplitSums]:
-    """Return split's hash → sums of its records. Sends nothing. Raises what Spark raises."""
-    from shipper.worker.order import code_digest
-    from shipper.worker.receipt import SplitSums
-
-    told: Accumulator[list[str]] = frame.sparkSession.sparkContext.accumulator([], _Listed())
-    summed = frame.mapInArrow(
-        functools.partial(_sum, pickle.dumps(order), code_digest(), told), nothing()
-    )
-    summed.write.format("noop").mode("overwrite").save()
-    return {
-        int(split): SplitSums(**sums)
-        for text in told.value
-        for split, sums in json.loads(text).items()
-    }
-
-
-def _sum(
-    packed: bytes, code: str, told: Accumulator[list[str]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Sum up one task's records; ``code``: the driver's digest."""
-    from shipper.worker.cut import split_slices
-    from shipper.worker.order import code_digest
-    from shipper.worker.prove import sums_of
-
-    if code_digest() != code:
-        raise RuntimeError(_OTHER_CODE)
-    order = pickle.loads(packed)
-    sums = sums_of(split_slices(batches, _PROVED_AT_ONCE_BYTES, order.splits), order)
-    told.add([json.dumps({split: vars(one) for split, one in sums.items()})])
-    return iter(())
 
 
 def _ship(

@@ -52,7 +52,7 @@ from shipper.ledger.inventory import (
     entries,
     findings,
 )
-from shipper.ledger.records import Entry, Moved
+from shipper.ledger.records import Alias, ChunkValue, Entry
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
 from shipper.report.markup import plural
@@ -93,8 +93,8 @@ def show(
     included."""
     wanted = asked_window(load_pipeline(config, pipeline), window) if window else None
 
-    def is_wanted(entry: Entry | Moved) -> bool:
-        return wanted is None or _lies_in(entry.value.window, wanted)
+    def is_wanted(value: ChunkValue | Alias) -> bool:
+        return wanted is None or _lies_in(value.window, wanted)
 
     # A million chunks are not held in memory, and an error leaves no half a document.
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, "w+", encoding="ascii") as documents:
@@ -102,11 +102,15 @@ def show(
             read = ledger.read()
             inventory, present = Inventory(), PresentEntries(ledger)
             for of_path in present.of(read):
-                inventory.add(of_path.chosen(is_wanted), ledger.pipeline.key)
+                inventory.add(
+                    of_path.chosen(lambda entry: is_wanted(entry.value), is_wanted),
+                    ledger.pipeline.key,
+                )
             document = _document(ledger, read, inventory, files=files)
             document["gone"] = _why_gone(ledger)
             if as_json:
-                rows = map(_chunk, filter(is_wanted, chain.from_iterable(entries(read))))
+                shown = chain.from_iterable(entries(read))
+                rows = (_chunk(entry) for entry in shown if is_wanted(entry.value))
                 _write_member(documents, ledger.cluster.name, document, rows)
                 continue
             out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")

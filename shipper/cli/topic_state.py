@@ -35,7 +35,7 @@ class PresentEntries:
                     if entry.value.topic_id and not entry.invalidated
                 }
             )
-            self._ask({one.key.topic for one in of_path.moved if one.value.topic_id})
+            self._ask({topic for alias in of_path.aliases.values() for topic in alias.topic_ids})
             yield self._take(of_path)
 
     def _take(self, of_path: Entries) -> Entries:

@@ -166,16 +166,16 @@ class Source(Model):
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
     """Policy for a file that was replaced after it was shipped (another size or modification time).
     `fail`: stop. `skip`: leave the file alone. `reship`: ship the whole file again. `continue`: if
-    the file begins with everything that was shipped of it, which checksums prove, ship only the
-    rest. If the file begins otherwise, it is a new file and is shipped whole. If this cannot be
-    decided, the file is left out with a warning. `continue` also covers a file that grew and was
-    renamed. A new file at the path of a renamed one does not count as replaced.
+    the file begins with everything that was shipped of it, which the sum of its bytes says, ship
+    only the rest. If the file begins otherwise, it is a new file and is shipped whole. If this
+    cannot be decided, the file is left out with a warning. `continue` also covers a file that grew
+    and was renamed. A new file at the path of a renamed one does not count as replaced.
     [More](../../docs/how-to/rotated-logs.md#a-new-file-at-an-old-path)."""
     on_renamed: Literal["recognise", "ship"] = "recognise"
     """Policy for a new file that begins like one that was shipped and is gone. `recognise`: read
-    the file once, and compare its records with the checksums of what was shipped. If they are
-    equal, nothing is sent twice. If this cannot be decided, the file is left out with a warning.
-    `ship`: a new name is a new file, and its records are sent.
+    the file once, and compare its bytes with the sum of what was shipped. If they are equal,
+    nothing is sent twice. If this cannot be decided, the file is left out with a warning. `ship`: a
+    new name is a new file, and its records are sent.
     [More](../../docs/how-to/rotated-logs.md#files-that-are-renamed)."""
     on_unreadable: Literal["fail", "skip_and_fail", "quarantine"] = "skip_and_fail"
     """Policy for a file that cannot be read (corrupt, truncated, no permission, an unsupported

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from shipper.config.records import UNREADABLE, Quarantine
 from shipper.config.units import plural
 from shipper.driver.context import RunContext
+from shipper.driver.decide import Decisions
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
-from shipper.driver.pending import Pending
+from shipper.driver.pieces import starts_of
 from shipper.driver.timelines import lane_accounts, lane_timeline
 from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
@@ -57,7 +58,7 @@ class ReceiptAccount:
         self,
         context: RunContext,
         files: Sequence[PlannedFile],
-        left: Pending,
+        left: Decisions,
         before: Mapping[str, int],
         quarantines: Collection[str],
     ) -> None:
@@ -145,23 +146,23 @@ def topic_accounts(
 
 
 def file_accounts(
-    files: Sequence[PlannedFile], left: Pending, receipts: Sequence[Receipt], context: RunContext
+    files: Sequence[PlannedFile], left: Decisions, receipts: Sequence[Receipt], context: RunContext
 ) -> list[FileAccount]:
     by_split: dict[int, list[SplitReceipt]] = {}
     for receipt in receipts:
         for split, counts in receipt.splits.items():
             by_split.setdefault(split, []).append(counts)
-    complete = set(left.complete)
+    complete, known = set(left.complete), left.records
     accounts = []
     for planned in files:
         file = planned.id
         if file in complete:
-            there = left.records_there[file]
+            there = known[file]
             accounts.append(
                 FileAccount(path=file.path, records=there, delivered=0, before=there, unread=True)
             )
             continue
-        starts = context.split_starts(file)
+        starts = starts_of(planned, context.pipeline.split_size_bytes)
         found = [
             counts
             for start in starts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
 from shipper.report.phases import Phases
-from shipper.report.plan_result import PlannedFile
 from shipper.report.run_folder import Asked, RunFolder
 from shipper.runner import JobOptions
 from shipper.types import FileId
@@ -121,9 +120,6 @@ class RunContext(JobOptions):
             "asked": self.asked,
             **times,
         }
-
-    def splits_of(self, files: Iterable[PlannedFile]) -> dict[FileId, range]:
-        return {file.id: self.split_starts(file.id) for file in files}
 
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from shipper.config.cluster import Cluster
     from shipper.config.content_checks import SourceCheck
+    from shipper.driver.decide import Beginning
     from shipper.driver.files import ListedFile
     from shipper.driver.pieces import FilePiece, PieceReport
     from shipper.errors import ShipperError
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from shipper.report.results import GateResult
     from shipper.types import FileId
     from shipper.windows.window import Window
-    from shipper.worker.order import Part, ShipOrder
-    from shipper.worker.receipt import Receipt, SplitSums
+    from shipper.worker.order import ShipOrder
+    from shipper.worker.receipt import Receipt
 
 
 class Cause(NamedTuple):
@@ -59,27 +60,11 @@ class FoundFile:
     etag: str = ""
 
 
-@dataclass(frozen=True)
-class ToProve:
-    """A file whose records are to be summed up."""
+class ToSum(NamedTuple):
+    """File of which some beginnings are to be summed up."""
 
     file: PlannedFile
-    """File with the URI that its records are to name."""
-    parts: Mapping[int, Sequence[Part]]
-    """First byte of a split → sums of its lines."""
-    whole: bool = False
-    """True if the file is read as one split, however large it is."""
-
-
-@dataclass(frozen=True)
-class Proof:
-    """Sums of the records of such a file."""
-
-    splits: Mapping[int, SplitSums]
-    """First byte of each split → the sums of its parts, in their order."""
-    problem: str = ""
-    """Reason why the file cannot be read to its end; empty if it can."""
-    passing: bool = False
+    lengths: Sequence[int]
 
 
 @dataclass
@@ -174,13 +159,17 @@ class Engine(Protocol):
         """Return ``folder`` as paths of files in it begin, with a slash at its end; empty for
         none."""
 
-    def look_at(self, files: Sequence[PlannedFile]) -> Mapping[FileId, bytes]:
-        """Note the format of each file by its first bytes, or why the file cannot be read. Return
-        the first bytes of the content, at most :data:`shipper.ledger.heads.HEAD_BYTES`, of each
-        readable file that is not empty."""
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
+        """Note the format and the head of each file by its first bytes, or why the file cannot be
+        read."""
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return the present file at each path. Raises SourceUnreachable."""
+
+    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+        """Read the beginnings of files' content, of the given lengths, each file once and without
+        Spark. A file that is shorter has no such beginning. Notes the faults of files that cannot
+        be read."""
 
     def take_sample(self, plan: PlanResult) -> str:
         """Look at the beginning of a few files, and note what the plan says of a sample. Return why
@@ -213,11 +202,6 @@ class Engine(Protocol):
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Read files to their end, and note why some cannot be read."""
-
-    def prove(
-        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
-    ) -> list[Proof]:
-        """Read files as a ship to ``cluster`` would, and send nothing. Raises what Spark raises."""
 
     def preview(
         self, pieces: Sequence[FilePiece], cluster: str | None

@@ -42,7 +42,7 @@ def gate_delivery(
             f"run {context.folder.run_id} was planned again after this ship to {cluster_name} had "
             "begun, so the ship is not of that plan. Nothing was compared. Ship again, or leave it "
             "to the attempt that planned.",
-            code="SHIP-006",
+            code="SHIP-008",
         )
     log = context.ledger(cluster_name, planned.source_root)
     log.reaches(shipped.ledger_end)

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from shipper import runtime
 from shipper.driver.context import RunContext
+from shipper.driver.decide import Decisions
 from shipper.driver.files import ListedFile
-from shipper.driver.pending import Pending
 from shipper.report.gaps import beginnings
 from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import LeftOut, LookedBack
@@ -132,14 +132,14 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
 
 
 def late_files(
-    context: RunContext, back: LookBack, pending: Mapping[str, Pending], own: Sequence[ListedFile]
+    context: RunContext, back: LookBack, decided: Mapping[str, Decisions], own: Sequence[ListedFile]
 ) -> dict[FileId, list[str]]:
     """Choose the late files that the run ships: file → the clusters that get it, oldest window
-    first. The others are added to ``back.left_out``. ``pending``: what each cluster that could be
+    first. The others are added to ``back.left_out``. ``decided``: what each cluster that could be
     asked lacks, of the run's own files too."""
     wanted: dict[FileId, list[str]] = {}
     left_out = back.left_out
-    for cluster, left in pending.items():
+    for cluster, left in decided.items():
         for file in left.left:
             if file in back.files:
                 wanted.setdefault(file, []).append(cluster)

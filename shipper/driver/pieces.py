@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from shipper.driver.files import split_hash, split_starts
+from shipper.driver.formats import PLAIN
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
@@ -59,16 +61,29 @@ def uri_of(file: PlannedFile) -> str:
     return file.uri or file.path
 
 
+def starts_of(file: PlannedFile, split_size_bytes: int) -> Sequence[int]:
+    """Return the first bytes of a file's splits. Of a file of which the beginning was delivered as
+    another file's, they begin behind that; a packed one, whose place there is one of its content,
+    is not cut."""
+    starts = split_starts(file.path, file.size_bytes, split_size_bytes)
+    if not file.begins:
+        return starts
+    later = [start for start in starts if file.begins < start] if file.format == PLAIN else []
+    return [file.begins, *later]
+
+
 def file_pieces(files: Iterable[PlannedFile], split_size_bytes: int) -> Iterator[FilePiece]:
     """Yield all splits of the files, in their order."""
     for file in files:
-        for start in split_starts(file.path, file.size_bytes, split_size_bytes):
-            yield piece_at(file, start, split_size_bytes)
+        starts = starts_of(file, split_size_bytes)
+        for start, end in pairwise([*starts, file.size_bytes]):
+            yield FilePiece(file, start, end, split_hash(uri_of(file), file.id, start))
 
 
-def piece_at(file: PlannedFile, start: int, split_size_bytes: int) -> FilePiece:
-    starts = split_starts(file.path, file.size_bytes, split_size_bytes)
-    end = file.size_bytes if len(starts) == 1 else min(start + split_size_bytes, file.size_bytes)
+def piece_at(file: PlannedFile, start: int, size_bytes: int) -> FilePiece:
+    """Return a piece of a file for a look at it, all of one that cannot be cut."""
+    starts = split_starts(file.path, file.size_bytes, size_bytes)
+    end = file.size_bytes if len(starts) == 1 else min(start + size_bytes, file.size_bytes)
     return FilePiece(file, start, end, split_hash(uri_of(file), file.id, start))
 
 

@@ -15,20 +15,21 @@ from shipper.config.rules import original
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
+from shipper.driver.decide import (
+    Decisions,
+    LookedInto,
+    SourceFile,
+    decide,
+    note_of_matches,
+    note_of_successors,
+    shipped_under_another,
+)
 from shipper.driver.engine import Listed
 from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
-from shipper.driver.pending import OnReplaced, Pending, pending, shipped_under_another
-from shipper.driver.pieces import etags_of
+from shipper.driver.looking import look_into
+from shipper.driver.policy import policy_of
 from shipper.driver.preflight import missing_topics, missing_topics_error, preflight
-from shipper.driver.recognise import (
-    Recognition,
-    is_wanted,
-    moved_records,
-    note_of,
-    note_of_successors,
-    recognise,
-)
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.schemas import schema_problem
@@ -48,6 +49,7 @@ from shipper.report.plan_result import (
     LeftOut,
     PlannedFile,
     PlanResult,
+    RecognisedFile,
     ReplayOf,
 )
 from shipper.terminal import say
@@ -308,7 +310,7 @@ def _ask_clusters(
     )
     if back is not None:
         late = late_files(
-            context, back, {one.name: one.pending for one in asked if one.pending}, files
+            context, back, {one.name: one.decided for one in asked if one.decided}, files
         )
         result.left_out += back.left_out
         for file, clusters in late.items():
@@ -317,10 +319,10 @@ def _ask_clusters(
             planned.late_for = tuple(clusters)
             result.files.append(planned)
     _note_left(result, asked)
-    beginnings = _look_at_files(context, result)
+    _look_at_files(context, result)
     for one in asked:
-        one.recognise(beginnings)
-    _leave_out_doubtful(result, asked)
+        one.look_into_files()
+    _leave_out(result, asked)
     _note_left(result, asked)
     _refuse_unreadable(context, result)
     unread = ""
@@ -346,13 +348,13 @@ def _ask_clusters(
 def _note_missing(context: RunContext, result: PlanResult, asked: Sequence[AskedCluster]) -> None:
     """Write down what each cluster lacks: for whoever asks later, when the run has failed there. A
     reship delivers anew, so what earlier runs delivered does not count."""
-    silent = [one.name for one in asked if one.pending is None]
+    silent = [one.name for one in asked if one.decided is None]
     delivered: Mapping[str, set[FileId]] = {}
     if silent and not context.reship:
         delivered = delivered_files(context.own_runs_uri, context.pipeline.key, silent, result)
     everything = {file.id for file in result.files}
     missing = {
-        one.name: one.left() if one.pending else everything - delivered.get(one.name, set())
+        one.name: one.left() if one.decided else everything - delivered.get(one.name, set())
         for one in asked
     }
     for file in result.files:
@@ -365,43 +367,42 @@ def _note_left(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
         planned.left = bool(wanted) and planned.id in wanted
 
 
-def _leave_out_doubtful(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
-    """Leave out files that may have been shipped under another name. A late file that turned out to
-    be done, or not to be shipped, goes."""
-    doubtful = {file: why for one in asked for file, why in one.doubtful.items()}
-    if not doubtful and not result.late_files:
-        return
-    for planned in result.late_files:
-        for one in asked:
-            if one.name in planned.late_for and one.pending and not one.wants(planned.id):
-                if why := one.pending.refused.get(planned.id):
-                    result.left_out.append(
-                        planned.left_out(f"{one.name}: {why}").model_copy(
-                            update={"clusters": [one.name]}
-                        )
-                    )
+def _leave_out(result: PlanResult, asked: Sequence[AskedCluster]) -> None:
+    """Leave files out, for each cluster by itself, of which it cannot be decided whether they were
+    shipped. A late file that turned out to be done, or not to be shipped, goes."""
+    of_id = {file.id: file for file in result.files}
+    for one in asked:
+        decided = one.decided or Decisions()
+        for file, why in decided.left_out.items():
+            if file in of_id:
+                _leave_out_for(result, of_id[file], one.name, why, "doubtful")
+        for planned in result.late_files:
+            if one.name in planned.late_for and one.decided and not one.wants(planned.id):
+                if why := decided.refused.get(planned.id, ""):
+                    _leave_out_for(result, planned, one.name, f"{one.name}: {why}", "")
                 planned.late_for = tuple(name for name in planned.late_for if name != one.name)
-    left_out = [file.left_out(why) for file in result.files if (why := doubtful.get(file.id))]
-    result.left_out += [one.model_copy(update={"code": "doubtful"}) for one in left_out]
-    result.files = [
-        file
-        for file in result.files
-        if file.id not in doubtful and (file.late_window is None or file.late_for)
-    ]
+    result.files = [file for file in result.files if file.late_window is None or file.late_for]
 
 
-def _look_at_files(context: RunContext, result: PlanResult) -> Mapping[FileId, bytes]:
-    """Note the format of each file that is left, or why it cannot be read. Return how the files
-    begin. Raises SourceError if the pipeline asks for it."""
+def _leave_out_for(
+    result: PlanResult, planned: PlannedFile, cluster: str, why: str, code: str
+) -> None:
+    planned.not_for = (*planned.not_for, cluster)
+    left_out = planned.left_out(why)
+    result.left_out.append(left_out.model_copy(update={"clusters": [cluster], "code": code}))
+
+
+def _look_at_files(context: RunContext, result: PlanResult) -> None:
+    """Note the format of each file that is left, or why it cannot be read. Raises SourceError if
+    the pipeline asks for it."""
     left = [file for file in result.files if file.left]
     with context.phases("looking into files"):
-        beginnings = context.engine.look_at(left)
+        context.engine.look_at(left)
     # An old file must not fail each hour's run while it exists.
     if late := [file for file in result.late_files if file.problem]:
         result.files = [file for file in result.files if file not in late]
         result.left_out += [file.left_out(file.problem) for file in late]
     _refuse_unreadable(context, result)
-    return beginnings
 
 
 def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
@@ -490,23 +491,22 @@ class AskedCluster:
         )
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
-        self._recognises = is_wanted(self._context)
         self._ledger: LedgerLog | None = None
-        self.pending: Pending | None = None
-        """Difference to the ledger, also for files that were found looking back."""
-        self.doubtful: dict[FileId, str] = {}
-        """Files that may have been shipped under another name, which cannot be decided → why."""
+        self._looked: Mapping[FileId, LookedInto] | None = None
+        self.decided: Decisions | None = None
+        """Decisions as far as the ledger was looked at, also on files that were found looking back;
+        None: nobody could ask the cluster."""
         self.is_final = False
         """True if a problem was found that waiting does not change."""
         try:
-            self.pending = self._ask()
+            self.decided = self._ask()
         except ShipperError as error:
             self._note_problem(error)
 
     def _note_problem(self, error: ShipperError) -> None:
         self._found.problem, self.is_final = error.message, not error.retriable
 
-    def _ask(self) -> Pending:
+    def _ask(self) -> Decisions:
         context, pipeline = self._context, self._context.pipeline
         cluster = context.clusters[self.name]
         self._found.in_the_clear = cluster.in_the_clear
@@ -519,16 +519,19 @@ class AskedCluster:
         self._refuse_unknown_former(there=there)
         late = self._back.for_cluster(self.name) if self._back else []
         self._late = set(late)
-        splits_of = self._splits_of = context.splits_of(self._plan.files) | {
-            file: context.split_starts(file) for file in late
+        etags = {file.id: file.etag for file in self._plan.files} | {
+            file: self._back.files[file].etag for file in late if self._back
         }
+        self._files = [
+            SourceFile(file, len(context.split_starts(file)), etag) for file, etag in etags.items()
+        ]
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(
                 LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
             )
             try:
-                state = ledger.look(ask_state([file.path for file in splits_of])) if there else None
+                state = ledger.look(ask_state([file.path for file in etags])) if there else None
             finally:
                 # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()
@@ -540,46 +543,31 @@ class AskedCluster:
             self._found.generation = state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
-        judged = {file for file in splits_of if not context.reship or file in reshipped}
+        judged = {file for file in etags if not context.reship or file in reshipped}
         topics = self._topics = judge(connections.client, chunks, judged)
         self._found.recreated = topics.named(resent=policy == "resend")
         self._found.notes += notes(self._found.recreated)
         if policy == "fail" and topics.lost.files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
-        self._etags = etags_of(self._plan.files) | {
-            id: self._back.files[id].etag for id in late if self._back
-        }
-        self._ledger, self._reshipped = ledger if there else None, reshipped
-        found = self._sort(None if self._recognises else pipeline.source.on_replaced)
+        self._ledger = ledger if there else None
+        self._policy = policy_of(
+            context, self._found.transform_digest,
+            reship_below=self._found.generation + 1 if context.reship else None,
+            reshipped=reshipped, late=self._late,
+        )  # fmt: skip
+        found = self._decide()
         if known and found.left:
             connections.begin_measuring(next(iter(known)))
             if context.ships:
                 connections.begin_writing(self._found.to_fence)
         return found
 
-    def _sort(
-        self,
-        on_replaced: OnReplaced | None,
-        *,
-        renamed: Collection[FileId] = (),
-        grown: Collection[FileId] = (),
-    ) -> Pending:
-        context = self._context
-        found = pending(
-            self._splits_of,
-            self._topics.chunks,
-            digest=self._found.transform_digest,
-            reship=context.reship,
-            on_replaced=on_replaced,
-            reshipped=self._reshipped,
-            late=self._late,
-            spark=context.engine.version,
-            etags=self._etags,
-            renamed=renamed,
-            grown=grown,
-        )
-        refuse_late(found, self._topics.lost, self._late, context.pipeline.delivery.on_recreated)
-        return found
+    def _decide(self) -> Decisions:
+        chunks = self._topics.chunks
+        found = decide(self._files, chunks, self._looked, self._policy)
+        found.check(chunks, self._policy.spark)
+        policy = self._context.pipeline.delivery.on_recreated
+        return refuse_late(found, self._topics.lost, policy)
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """Refuse a name in `formerly` that nothing is known of. ``there``: True if the ledger
@@ -599,60 +587,57 @@ class AskedCluster:
             code="SHIP-311",
         )
 
-    def recognise(self, beginnings: Mapping[FileId, bytes]) -> None:
-        """Find out by their ``beginnings`` which files were shipped under another name, and sort
-        the remaining files again."""
-        if self.pending is None or not self._recognises or self._connections is None:
+    def look_into_files(self) -> None:
+        """Decide again, when the files that are left were looked at: some may be files that were
+        shipped under another name."""
+        if self.decided is None or self._connections is None:
             return
-        context, left = self._context, set(self.pending.left)
+        left = set(self.decided.left)
         files = [file for file in self._plan.files_for(self.name) if file.id in left]
-        listed = {file.id for file in self._plan.files}
         try:
-            found = Recognition(chunks_end=0)
+            self._looked = {}
             if self._ledger is not None:
-                to = self._connections
-                known = self._topics.chunks
-                found = recognise(context, to, self._ledger, known, files, listed, beginnings)
-            policy, of_id = context.pipeline.source.on_replaced, {file.id: file for file in files}
-            grown = {one.id for one in found.recognised if one.grown and policy != "continue"}
-            taken = [one for one in found.recognised if one.id not in grown]
-            for one in taken:
-                generation = (self._found.generation or 0) + 1
-                states = found.states[one.original.id]
-                for key, value in moved_records(context, one, of_id[one.id], states, generation):
-                    self._topics.chunks.add(key, value)
-            self.pending = self._sort(policy, renamed=found.renamed, grown=grown)
-            self.doubtful = found.left_out
+                look, to = self._ledger.look, self._connections.client
+                chunks = self._topics.chunks
+                self._looked = look_into(self._context, to, look, chunks, files).looked
+            self.decided = self._decide()
         except ShipperError as error:
-            self.pending = None
+            self.decided = None
             self._note_problem(error)
             return
-        self._found.recognised, self._found.chunks_end = taken, found.chunks_end
-        self._found.renamed = [KnownFile(**file._asdict()) for file in found.renamed]
-        if taken:
-            self._found.notes.append(note_of(taken))
-        if found.successors:
-            self._found.notes.append(note_of_successors(found.successors))
+        if matched := self.decided.matched:
+            self._found.notes.append(note_of_matches(matched))
+        self._found.recognised = [
+            RecognisedFile(
+                **one.file._asdict(),
+                original=KnownFile(**one.match.original.file._asdict()),
+                complete=one.match.beginning.whole,
+            )
+            for one in matched
+            if one.match
+        ]
+        if successors := self.decided.by("successor"):
+            self._found.notes.append(note_of_successors(successors))
 
     def wants(self, file: FileId) -> bool:
-        """Return True if a ship has work on a late file: records to send, or the result of its
-        recognition to write."""
+        """Return True if a ship has work on a late file: records to send, or to write down which
+        file it is."""
         return (
-            self.pending is None
-            or file in self.pending.left
-            or any(one.id == file for one in self._found.recognised)
+            self.decided is None
+            or file in self.decided.left
+            or any(one.file == file for one in self.decided.matched)
         )
 
     def left(self) -> set[FileId]:
         """Return the plan's files that are to go to this cluster."""
-        if self.pending is None:
+        if self.decided is None:
             return {file.id for file in self._plan.own_files}
-        left = set(self.pending.left)
+        left = set(self.decided.left)
         return left & {file.id for file in self._plan.files_for(self.name)} if left else left
 
     def result(self) -> ClusterPlan:
         found, context, pipeline = self._found, self._context, self._context.pipeline
-        left = self.pending
+        left = self.decided
         if left is None:
             found.asked = False
             return found
@@ -661,12 +646,13 @@ class AskedCluster:
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()
+        records = left.records
         found.complete_files = len(own & set(left.complete))
         found.partial_files = len(wanted & set(left.partial))
         found.left_files, found.late_files = len(wanted), len(wanted - own)
         found.left_bytes = sum(sizes[file] for file in wanted)
-        found.records_there = sum(left.records_there.get(file, 0) for file in sizes)
-        if older := len(own & set(left.older)):
+        found.records_there = sum(records.get(file, 0) for file in sizes)
+        if older := len(own & {one.file for one in left.by("older")}):
             found.notes.append(shipped_under_another(older))
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)

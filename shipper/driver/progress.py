@@ -207,6 +207,7 @@ def _split_sizes(splits: Iterable[SplitId]) -> dict[SplitId, int]:
     found: dict[SplitId, int] = {}
     ends: dict[FileId, int] = {}
     for split in sorted(splits, key=lambda split: split.start, reverse=True):
-        found[split] = ends.get(split.file, split.file.size_bytes) - split.start
+        # Of a packed file that has grown, a split begins at a byte of its content.
+        found[split] = max(0, ends.get(split.file, split.file.size_bytes) - split.start)
         ends[split.file] = split.start
     return found

@@ -4,14 +4,14 @@ and their effect on a plan and a ship."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
 from shipper.config.units import plural
-from shipper.driver.pending import Pending
+from shipper.driver.decide import Decisions
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
@@ -123,18 +123,21 @@ def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
     ]
 
 
-def refuse_late(
-    found: Pending, lost: Losses, late: Collection[FileId], policy: Literal["fail", "resend"]
-) -> None:
+def refuse_late(found: Decisions, lost: Losses, policy: Literal["fail", "resend"]) -> Decisions:
     """Leave late files alone, by name, whose records are lost, unless the pipeline says to send
     them again: they hold up no window."""
     if policy == "resend":
-        return
-    for file in [file for file in found.left if file in lost.files and file in late]:
-        found.left.remove(file)
-        found.partial = [other for other in found.partial if other != file]
-        topic = lost.files[file]
-        found.refused[file] = (
-            f"topic {topic} was deleted, or deleted and created again, after records of the file "
-            "were delivered to it: see `delivery.on_recreated`"
-        )
+        return found
+    why = (
+        "topic {} was deleted, or deleted and created again, after records of the file were "
+        "delivered to it: see `delivery.on_recreated`"
+    )
+    return Decisions(
+        [
+            replace(one, outcome="refuse", why=why.format(lost.files[one.file]))
+            if one.outcome == "ship" and one.file in found.late and one.file in lost.files
+            else one
+            for one in found.each
+        ],
+        found.late,
+    )

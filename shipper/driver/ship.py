@@ -9,18 +9,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
+from shipper.driver.decide import (
+    Decisions,
+    FileDecision,
+    LookedInto,
+    SourceFile,
+    decide,
+    note_of_matches,
+    note_of_successors,
+    shipped_under_another,
+)
 from shipper.driver.engine import Scan
+from shipper.driver.formats import PLAIN
 from shipper.driver.gate import listed
-from shipper.driver.pending import Pending, pending, shipped_under_another
-from shipper.driver.pieces import broken_files, etags_of, file_pieces
+from shipper.driver.looking import look_into
+from shipper.driver.pieces import broken_files, file_pieces, starts_of
+from shipper.driver.policy import policy_of
 from shipper.driver.preflight import Preflight, preflight
-from shipper.driver.recognise import confirm, is_wanted, note_of
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.scan import scan
@@ -41,16 +53,18 @@ from shipper.errors import (
     DeliveryError,
     OutcomeUnknown,
     ShipperError,
+    SourceError,
     StepResultError,
     TopicMissing,
 )
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topics import TopicLookup, wait_for
-from shipper.ledger.codec import encode_moved
+from shipper.ledger.codec import encode_alias
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import LedgerLog, ask_committed
+from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
+from shipper.ledger.records import Alias
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, write_as_lane
 from shipper.report.markup import plural
@@ -77,7 +91,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         raise StepResultError(
             "the pipeline's transform was changed after the plan was made. Nothing was sent. "
             "Start the run again from the plan.",
-            code="SHIP-006",
+            code="SHIP-008",
         )
     cluster = context.clusters[cluster_name]
     if any(file.left for file in plan.files_for(cluster_name)):
@@ -168,6 +182,16 @@ def _keep_snapshot(ledger: LedgerLog) -> list[str]:
     return []
 
 
+def _left_out(cluster: str, left_out: Mapping[FileId, str]) -> SourceError:
+    """Return the error for files that the plan took for new: somebody shipped something of them
+    meanwhile, or the cluster could not be asked. The next plan leaves them out by name."""
+    file, why = min(left_out.items())
+    more = f" and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
+    return SourceError(
+        f"cluster {cluster}: {file.path}{more}: {why}. Everything else was sent.", code="SHIP-314"
+    )
+
+
 class ClusterShip:
     """Ship to one cluster, from the takeover to the account."""
 
@@ -186,7 +210,7 @@ class ClusterShip:
         self._context = context
         self._cluster = cluster
         self._plan = plan
-        self._files = plan.files_for(cluster.name)
+        self._files, self._seen = plan.files_for(cluster.name), plan.seen_by(cluster.name)
         self._late_windows = {file.id: file.late_window for file in self._files if file.late_window}
         self._ledger = ledger
         self._preflight = found
@@ -201,6 +225,8 @@ class ClusterShip:
         """Files that are left and cannot be read, as the plan or the reading found."""
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
+        self._looked: Mapping[FileId, LookedInto] = {}
+        """What the source says of files that the ledger did not know."""
         self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
@@ -242,8 +268,7 @@ class ClusterShip:
             self._context.folder.run_id,
             tasks,
             lanes,
-            [file.path for file in self._files]
-            + [one.original.path for one in self._planned_cluster.recognised],
+            [file.path for file in self._seen],
             lease=self._lease,
             fences=self._fences,
         )
@@ -300,50 +325,93 @@ class ClusterShip:
                 why.message
             )
 
-    def _note_moved(self, taken: Takeover) -> None:
-        """Write into the ledger which files the plan recognised. Raises StepResultError if the
-        ledger holds other chunks than the plan proved."""
-        planned, ledger = self._planned_cluster, self._ledger
-        moved = confirm(self._context, planned, taken, ledger, self._files)
-        if moved:
-            records = [encode_moved(ledger.pipeline, key, value) for key, value in moved]
-            try:
-                write_as_lane(ledger, self._preflight.settings, taken.generation, records)
-            except KafkaFault as fault:
-                raise ClusterError(
-                    f"cluster {self._cluster.name}: the renamed files could not be written to "
-                    f"the ledger: {fault}. Nothing was sent. Run again.",
-                    code="SHIP-507",
-                ) from fault
-            for key, value in moved:
-                taken.chunks.add(key, value)
-        if planned.recognised:
-            self._result.notes.append(note_of(planned.recognised))
+    def _look_into_files(self, taken: Takeover) -> None:
+        """Find out what the files may be that the ledger does not know: a deciding read, after the
+        takeover. What the plan has seen of the source holds; what it thought of the ledger does
+        not."""
+        self._engine_looks_at(self._seen)
+
+        def ask(question: LedgerQuestion[Any]) -> Any:
+            return self._ledger.decide(question).answer
+
+        with self._context.phases("recognising files"):
+            found = look_into(self._context, self._client, ask, taken.chunks, self._seen)
+        self._looked = found.looked
+
+    def _engine_looks_at(self, files: Sequence[PlannedFile]) -> None:
+        """Look at files that the plan did not look at, since no cluster seemed to lack them."""
+        if unknown := [file for file in files if file.unknown]:
+            self._context.engine.look_at(unknown)
+
+    def _note_aliases(self, matched: Sequence[FileDecision], taken: Takeover) -> None:
+        """Write into the ledger which files are others. Raises ClusterError."""
+        ledger = self._ledger
+        aliases = {one.file: self._alias(one, taken) for one in matched}
+        records = [
+            record
+            for file, alias in aliases.items()
+            for record in encode_alias(ledger.pipeline, file, alias)
+        ]
+        try:
+            write_as_lane(ledger, self._preflight.settings, taken.generation, records)
+        except KafkaFault as fault:
+            raise ClusterError(
+                f"cluster {self._cluster.name}: the renamed files could not be written to the "
+                f"ledger: {fault}. Nothing was sent. Run again.",
+                code="SHIP-507",
+            ) from fault
+        for file, alias in aliases.items():
+            taken.chunks.add_alias(file, alias)
+            taken.chunks.succeeded.add(alias.original)
+        self._result.notes.append(note_of_matches(matched))
+
+    def _alias(self, one: FileDecision, taken: Takeover) -> Alias:
+        assert one.match is not None
+        file, chunks = self._of_id[one.file], taken.chunks
+        original, beginning = one.match.original.file, one.match.beginning
+        size = file.size_bytes if beginning.whole else 0 if file.format != PLAIN else one.begins
+        return Alias(
+            original.path,
+            original.size_bytes,
+            original.modified_ms,
+            whole=beginning.whole,
+            sum=str(beginning.sum),
+            read=size,
+            generation=taken.generation,
+            run_id=self._context.folder.run_id,
+            window=file.late_window or file.tick or str(self._context.window),
+            records=dict(chunks.delivered_as(original)),
+            topic_ids=chunks.topic_ids(original),
+            head=file.head,
+            etag=file.etag or None,
+        )
 
     def _ship(self, taken: Takeover, ends: ReadBack | None) -> None:
         context, result = self._context, self._result
-        if is_wanted(context):
-            with context.phases("recognising files"):
-                self._note_moved(taken)
-        splits_of, left = context.splits_of(self._files), self._pending(taken)
+        self._look_into_files(taken)
+        left = self._decide(taken)
+        if matched := left.matched:
+            self._note_aliases(matched, taken)
+        if successors := left.by("successor"):
+            result.notes.append(note_of_successors(successors))
         if context.pipeline.source.on_unreadable == "quarantine":
             result.notes += quarantine_whole(
                 context, self._planned(left.left) + self._unreadable, set(left.partial)
             )
-            left = self._pending(taken)
+            left = self._decide(taken)
         if left.left:
             context.start_spark_for_sql()
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)
-        if left.skipped:
-            names = listed([file.path for file in left.skipped], _NAMED)
-            what = "file was" if len(left.skipped) == 1 else "files were"
+        if skipped := left.of("skip"):
+            names = listed([file.path for file in skipped], _NAMED)
+            what = "file was" if len(skipped) == 1 else "files were"
             self._note(
-                f"{len(left.skipped)} {what} replaced after being shipped and left alone "
+                f"{len(skipped)} {what} replaced after being shipped and left alone "
                 f"(`on_replaced: skip`): {names}."
             )
-        if left.older:
-            result.notes.append(shipped_under_another(len(left.older)))
+        if older := left.by("older"):
+            result.notes.append(shipped_under_another(len(older)))
         self._earlier = taken.chunks.sent_by(context.folder.run_id)
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
@@ -354,14 +422,10 @@ class ClusterShip:
         late = [file for file in left.left if file in self._late_windows]
         result.late_files = len(late)
         result.late_windows = len({self._late_windows[file] for file in late})
-        before = taken.chunks.records_by_topic(
-            split
-            for splits in taken.chunks.splits_of(set(left.complete)).values()
-            for split in splits
-        )
+        before = taken.chunks.records_by_topic(left.complete)
         result.unread, result.unread_files = sum(before.values()), len(left.complete)
         if left.left:
-            files = plural(len(splits_of), "file")
+            files = plural(len(self._files), "file")
             say(f"{self._cluster.name}: shipping {len(left.left)} of {files}")
             # Only this ship can write for the pipeline now, and has not begun. So records of
             # earlier ships, also of an earlier try of this very run, lie before these offsets, and
@@ -375,6 +439,8 @@ class ClusterShip:
             )
         if self._unreadable and result.status != "failed":
             self._failed(cannot_be_read(self._unreadable, "Everything else was sent."))
+        if left.left_out and result.status != "failed":
+            self._failed(_left_out(self._cluster.name, left.left_out))
         self._close_account(left, before, taken)
 
     def _there(self, taken: Takeover) -> str:
@@ -389,11 +455,11 @@ class ClusterShip:
                 least, seen = "at least ", self._ledger.look(question)
             for chunk in seen:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
-            left = self._pending(taken)
+            left = self._decide(taken)
         except ShipperError as error:
             return f"The ledger of {self._cluster.name} could not be read any more ({error})"
-        files = plural(len(left.complete) + len(left.left) + len(left.skipped), "file")
-        records = plural(sum(left.records_there.values()), "record")
+        files = plural(len(left.of("done", "ship", "skip")), "file")
+        records = plural(sum(left.records.values()), "record")
         return (
             f"The ledger of {self._cluster.name} has {least}{records} of this window "
             f"({len(left.complete)} of {files} complete)"
@@ -413,33 +479,37 @@ class ClusterShip:
             meanwhile.submit(read_back.connect)
             yield read_back
 
-    def _pending(self, taken: Takeover) -> Pending:
-        found = pending(
-            self._context.splits_of(self._files),
-            taken.chunks,
-            digest=self._plan.digest_for(self._cluster.name),
-            reship=self._plan.reship,
-            on_replaced=self._context.pipeline.source.on_replaced,
+    def _decide(self, taken: Takeover) -> Decisions:
+        """Decide about each file, by what the ledger has of it now. Raises SourceError."""
+        pipeline, chunks = self._context.pipeline, taken.chunks
+        asked = self._planned_cluster.generation
+        policy = policy_of(
+            self._context,
+            self._plan.digest_for(self._cluster.name),
+            # A cluster that could not be asked is asked now.
+            reship_below=(taken.generation if asked is None else asked + 1)
+            if self._plan.reship
+            else None,
             reshipped=self._plan.reshipped(taken.invalidated),
-            spark=self._context.engine.version,
-            etags=etags_of(self._files),
-            renamed={file.id for file in self._planned_cluster.renamed},
+            late={file.id for file in self._seen if file.late_window},
         )
-        if unknown := [file for file in self._planned(found.left) if file.unknown]:
-            self._context.engine.look_at(unknown)
+        files = [
+            SourceFile(file.id, len(starts_of(file, pipeline.split_size_bytes)), file.etag)
+            for file in self._seen
+        ]
+        found = decide(files, chunks, self._looked, policy)
+        found.check(chunks, policy.spark)
+        found = found.without({file.id for file in self._seen} - {file.id for file in self._files})
+        for one in found.each:
+            self._of_id[one.file].begins = one.begins
+        self._engine_looks_at(self._planned(found.left))
         self._unreadable = [file for file in self._planned(found.left) if file.problem]
-        if bad := {file.path for file in self._unreadable}:
-            found.left, found.partial, found.void = (
-                [file for file in files if file.path not in bad]
-                for files in (found.left, found.partial, found.void)
-            )
-        return found
+        return found.without({file.id for file in self._unreadable})
 
-    def _invalidate(self, left: Pending, taken: Takeover) -> None:
+    def _invalidate(self, left: Decisions, taken: Takeover) -> None:
         """Invalidate chunks before the first byte is sent again, so that a run that dies after it
         is finished by any later one."""
         if left.void:
-            self._refuse_stale_plan(left, taken)
             asker = self._plan.asker
             invalidate(
                 self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void
@@ -455,25 +525,7 @@ class ClusterShip:
             taken.invalidated.update(over)
             taken.chunks.invalidate(over)
 
-    def _refuse_stale_plan(self, left: Pending, taken: Takeover) -> None:
-        """Refuse a plan that is older than another run's ship of one of its files, since it cannot
-        say whether those records are to be shipped again. Raises StepResultError."""
-        planned = self._planned_cluster.generation
-        if planned is None:
-            return
-        run_id, over = self._context.folder.run_id, set(left.void)
-        for split, state in taken.chunks.splits.items():
-            for chunk in state.chunks.values() if split.file in over else ():
-                if chunk.generation > planned and chunk.run_id != run_id:
-                    raise StepResultError(
-                        f"cluster {self._cluster.name}: run {chunk.run_id} shipped "
-                        f"{split.file.path} after this run was planned. Nothing was sent, "
-                        "because the older plan would send the file's records twice. Start "
-                        "the run again from the plan.",
-                        code="SHIP-006",
-                    )
-
-    def _scan_and_ship(self, left: Pending, taken: Takeover) -> None:
+    def _scan_and_ship(self, left: Decisions, taken: Takeover) -> None:
         """Read the remaining pieces and ship them; repeat for lines whose topic was unusable and
         that did not fit in memory."""
         deadline = runtime.monotonic() + self._context.pipeline.delivery.metadata_wait_seconds
@@ -490,13 +542,13 @@ class ClusterShip:
         if done.error is not None:
             self._failed(done.error)
 
-    def _check_that_all_is_there(self, left: Pending, taken: Takeover) -> None:
+    def _check_that_all_is_there(self, left: Decisions, taken: Takeover) -> None:
         """Check that the ledger says that each file is complete: a ship is green only then,
         whatever the tasks said."""
         with self._context.phases("reading the ledger"):
             self._at_end = now = taken.read_on(self._ledger)
         self._result.ledger_end = now.chunks_end
-        still = self._pending(now).left
+        still = self._decide(now).left
         if missing := [file.path for file in left.left if file in still]:
             raise DeliveryError(
                 f"cluster {self._cluster.name}: every task succeeded, but the ledger does not "
@@ -525,7 +577,7 @@ class ClusterShip:
                 )
             )
 
-    def _scan(self, left: Pending, taken: Takeover) -> Scan:
+    def _scan(self, left: Decisions, taken: Takeover) -> Scan:
         context = self._context
         files = self._planned(left.left)
         with context.phases("preparing"):
@@ -578,7 +630,7 @@ class ClusterShip:
             f"Another pass over the files was needed for parked records of {named}."
         )
         taken = self._next_generation()
-        return self._scan(self._pending(taken), taken)
+        return self._scan(self._decide(taken), taken)
 
     def _next_generation(self) -> Takeover:
         """Take over from our own scan: a task attempt of it that Spark took for dead must find
@@ -601,7 +653,7 @@ class ClusterShip:
         self._result.status, self._result.error = "failed", error.message
         self._result.final = not error.retriable
 
-    def _check_reading(self, left: Pending, done: Scan) -> None:
+    def _check_reading(self, left: Decisions, done: Scan) -> None:
         """Note the files that the reader could not read to their end, and those of which the tasks
         saw other bytes than there are. The ledger does not call any of them complete, whatever
         becomes of this process."""
@@ -624,7 +676,7 @@ class ClusterShip:
                 note for note in notes if note and note not in self._result.notes
             ]
 
-    def _close_account(self, left: Pending, before: Counter[str], taken: Takeover) -> None:
+    def _close_account(self, left: Decisions, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
         quarantines = {
             topic for state in taken.chunks.splits.values() for topic in state.quarantines

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
-from shipper.driver.dispositions import fixed_topics, reasons, rules
+from shipper.driver.dispositions import crosses_in_blocks, fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
 from shipper.driver.formats import PLAIN, UNREADABLE
+from shipper.driver.pieces import starts_of
 from shipper.driver.preflight import Preflight
 from shipper.errors import SourceError
 from shipper.ledger.fold import SplitState
@@ -63,7 +64,7 @@ def ship_order(
         stall_seconds=delivery.stall_seconds,
         rate_limit_bytes=ready.rate_limit_bytes,
         ratio=plan.sample_ratio,
-        spark=context.engine.version,
+        spark=None if crosses_in_blocks(pipeline) else context.engine.version,
         schema_ids=schema_ids,
     )
 
@@ -76,7 +77,7 @@ def _splits(
     found: dict[int, OrderedSplit] = {}
     count = 0
     for file in files:
-        starts = context.split_starts(file.id)
+        starts = starts_of(file, pipeline.split_size_bytes)
         count += len(starts)
         for start in starts:
             split = SplitId(file.id, start)

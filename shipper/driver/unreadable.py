@@ -141,15 +141,17 @@ def wrong_sizes(
             or any(split not in said for split in splits)
         ):
             continue
-        lines = sum(size or 0 for size in read) + (3 * file.bom if verbatim else 0)
+        mark = 3 * file.bom if verbatim and not file.begins else 0
+        lines = sum(size or 0 for size in read) + mark
         unpacked = sum(said[split].unpacked for split in splits)
         stored = [said[split].stored for split in splits if said[split].stored >= 0]
         if file.format == PLAIN and verbatim:
-            fault = _differs(lines, file.size_bytes, "is the file's size")
+            fault = _differs(lines, file.size_bytes - file.begins, "are to be read")
         else:
             fault = _differs(lines, unpacked, "were unpacked")
-            if not fault and stored and sum(stored) != file.size_bytes:
-                fault = f"{sum(stored):,} of its {file.size_bytes:,} bytes were read"
+            size = file.size_bytes - (file.begins if file.format == PLAIN else 0)
+            if not fault and stored and sum(stored) != size:
+                fault = f"{sum(stored):,} of its {size:,} bytes were read"
         if fault:
             file.problem = (
                 f"{fault}. Do not trust what was shipped of it, and report this as a bug of shipper"

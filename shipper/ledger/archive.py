@@ -26,7 +26,7 @@ from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog, ask_files
-from shipper.ledger.records import Archive, ChunkValue
+from shipper.ledger.records import Alias, Archive, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import lane_settings, write_as_lane
@@ -103,16 +103,18 @@ def old_chunks(pipeline: str, read: LedgerRecords, before: dt.datetime) -> list[
     ]
 
 
-def _live_chunks(pipeline: str, read: LedgerRecords) -> Iterator[tuple[LogRecord, ChunkValue]]:
-    """Yield chunks. A record that a later record of the archive has replaced is left out: a
-    snapshot may still have it."""
+def _live_chunks(
+    pipeline: str, read: LedgerRecords
+) -> Iterator[tuple[LogRecord, ChunkValue | Alias]]:
+    """Yield chunks and aliases. A record that a later record of the archive has replaced is left
+    out: a snapshot may still have it."""
     archived = {record.key: record.offset for record in read.archived}
     for records in read.files.by_path.values():
         for record in records.values():
             if record.offset < archived.get(record.key, 0):
                 continue
             match decode(pipeline, record):
-                case (_, ChunkValue() as value):
+                case (_, ChunkValue() | Alias() as value):
                     yield record, value
 
 

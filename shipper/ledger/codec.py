@@ -28,6 +28,8 @@ from shipper.ledger.records import (
     FORMAT,
     MOST_LANES,
     MOST_TASKS,
+    Alias,
+    AliasKey,
     Archive,
     Attempt,
     AttemptKey,
@@ -36,14 +38,15 @@ from shipper.ledger.records import (
     Decoded,
     Generation,
     GenerationKey,
+    Heir,
+    HeirKey,
     Identity,
     Invalidation,
     InvalidationKey,
     Lease,
-    MovedKey,
-    MovedValue,
     NamedSnapshot,
 )
+from shipper.ledger.sums import ByteSum
 from shipper.types import EncodedRecord, FileId, LogRecord, PartitionOffset, SplitId
 
 #: Also the largest checksum.
@@ -127,6 +130,19 @@ def _is_counts(value: Any) -> bool:
     )
 
 
+def _is_ids(value: Any) -> bool:
+    return type(value) is dict and all(
+        is_topic(name) and is_text(of_it) for name, of_it in value.items()
+    )
+
+
+def _is_sum(value: Any) -> bool:
+    try:
+        return type(value) is str and ByteSum.parse(value).length <= MOST
+    except ValueError:
+        return False
+
+
 def _is_bool(value: Any) -> bool:
     return type(value) is bool
 
@@ -145,11 +161,12 @@ _OF_TYPE: dict[Any, FieldCheck] = {
     bool: _is_bool,
     str: is_text,
     dict[str, int]: _is_counts,
+    dict[str, str]: _is_ids,
     tuple[str, ...]: _is_names,
 }
 _OF_NAME: dict[str, FieldCheck] = {
     "ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic, "roots": _is_roots,
-    "path": is_path, "modified_ms": is_moment,
+    "path": is_path, "modified_ms": is_moment, "sum": _is_sum,
 }  # fmt: skip
 
 
@@ -232,11 +249,14 @@ def encode_chunk(pipeline: str, key: ChunkKey, value: ChunkValue) -> EncodedReco
     return EncodedRecord(encode_chunk_key(pipeline, key), encode_chunk_value(value))
 
 
-def encode_moved(pipeline: str, key: MovedKey, value: MovedValue) -> EncodedRecord:
-    return EncodedRecord(
-        _pack("moved", pipeline, *key.split.file, key.split.start, key.first, key.topic),
-        _value(value),
-    )
+def encode_alias(pipeline: str, file: FileId, value: Alias) -> list[EncodedRecord]:
+    """Encode that ``file`` is another one, and that this other one is it: who asks about either
+    finds it."""
+    heir = Heir(*file, value.generation, value.run_id)
+    return [
+        EncodedRecord(_pack("alias", pipeline, *file), _value(value)),
+        EncodedRecord(_pack("heir", pipeline, *value.original), _value(heir)),
+    ]
 
 
 def encode_generation(pipeline: str, key: GenerationKey, value: Generation | None) -> EncodedRecord:
@@ -285,17 +305,12 @@ def names_snapshot(record: LogRecord) -> bool:
     return record.key.startswith(_SNAPSHOT_KEY)
 
 
-def names_moved(record: LogRecord) -> bool:
-    """Return True if the record may tell of a delivery under another name, of whichever pipeline:
-    cheaper than decoding."""
-    return record.value is not None and record.key.startswith(_MOVED_KEY)
-
-
 _FILE = (is_path, is_count, is_moment)
 _CHUNK = (*_FILE, is_count, is_count, is_topic)
 _KINDS = {
     "chunk": _Kind(ChunkValue, _CHUNK, partition=CHUNKS, of_a_file=True),
-    "moved": _Kind(MovedValue, _CHUNK, partition=CHUNKS, of_a_file=True),
+    "alias": _Kind(Alias, _FILE, partition=CHUNKS, of_a_file=True),
+    "heir": _Kind(Heir, _FILE, partition=CHUNKS, of_a_file=True),
     "archive": _Kind(Archive, partition=CHUNKS),
     "invalidation": _Kind(Invalidation, (*_FILE, is_count), of_a_file=True),
     "generation": _Kind(Generation, (is_text, is_text)),
@@ -307,7 +322,6 @@ _KINDS = {
 _BEFORE_THE_PARTS = 3
 _PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
 _SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
-_MOVED_KEY = _pack("moved", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
 _FORMER_KINDS = frozenset(
@@ -479,14 +493,16 @@ def decode_sound(
 def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
     """Decode a record's value. Raises Unsound."""
     match kind:
-        case "chunk" | "moved":
+        case "chunk":
             path, size, modified, start, first, topic = rest
             if value.last < first:
                 raise Unsound(f"it ends at record {value.last}, before its first record, {first}")
             split = SplitId(FileId(path, size, modified), start)
-            if kind == "chunk":
-                return ChunkKey(split, first, topic), value
-            return MovedKey(split, first, topic), value
+            return ChunkKey(split, first, topic), value
+        case "alias":
+            return AliasKey(FileId(*rest)), value
+        case "heir":
+            return HeirKey(FileId(*rest)), value
         case "invalidation":
             return InvalidationKey(FileId(*rest[:3]), rest[3]), value
         case "attempt":

@@ -7,8 +7,8 @@ of each key, or in part from either.
 
 A split of n lines is complete if its end is known and the counts of its chunks add up to n. A file
 is complete if all its splits are, and if the bytes that they account for are the file's:
-:func:`standing_of` is the only place that says so. Which topic a record goes to is decided by the
-transform, so an ordinal counts for the one topic that has it and is never missed by another.
+:meth:`Chunks.standing` is the only place that says so. Which topic a record goes to is decided by
+the transform, so an ordinal counts for the one topic that has it and is never missed by another.
 Dropped lines count in chunks that have no topic.
 
 What goes to quarantine is not decided by the transform alone: a topic's limit may be raised between
@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
@@ -30,15 +29,18 @@ from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
 from shipper.ledger.control import Control
 from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
+    Alias,
+    AliasKey,
     Archive,
     ChunkKey,
     ChunkValue,
+    Decoded,
+    HeirKey,
     Invalidation,
     InvalidationKey,
-    MovedKey,
-    MovedValue,
 )
 from shipper.ledger.roots import Roots, moved
+from shipper.ledger.sums import ByteSum, sum_of
 from shipper.types import FileId, LogRecord, PartitionOffset, SplitId
 
 
@@ -60,45 +62,34 @@ class ChunkOfSplit(NamedTuple):
     topic: str
 
 
-class PartOfSplit(NamedTuple):
-    """Chunk of a split, or its delivered records under a former name of the file."""
-
-    of: ChunkOfSplit
-    value: ChunkValue
-
-
 @dataclass
 class SplitState:
     """Ledger's state of one split."""
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
-    moved: dict[ChunkOfSplit, MovedValue] = field(default_factory=dict)
-    """Records that were delivered under a former name of the file. Sums over topics leave it out:
-    there it counts as the former file's."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
     """Bytes of the file that the split accounts for; None: not known yet, or uncountable."""
 
-    def parts(self) -> Iterator[PartOfSplit]:
-        """Yield all that was delivered of the split, under whatever name of the file."""
-        return map(PartOfSplit._make, chain(self.chunks.items(), self.moved.items()))
+    sum: ByteSum | None = None
+    """Sum of the split's content; None: not known."""
 
     @property
     def lines(self) -> int:
         """Accounted for: on the cluster, or dropped."""
-        return sum(part.records for part in chain(self.chunks.values(), self.moved.values()))
+        return sum(chunk.records for chunk in self.chunks.values())
 
     @property
     def topics(self) -> set[str]:
         """Topics that have records of the split; the empty one if lines were dropped, or the
         split's end is known."""
-        return {of.topic for of, _ in self.parts()}
+        return {of.topic for of in self.chunks}
 
     @property
     def records(self) -> int:
         """Records on the cluster, in quarantine topics too."""
-        return sum(part.records for of, part in self.parts() if of.topic)
+        return sum(chunk.records for of, chunk in self.chunks.items() if of.topic)
 
     @property
     def complete(self) -> bool:
@@ -107,23 +98,26 @@ class SplitState:
     def intervals(self, topic: str) -> list[Interval]:
         """Return the intervals in which every record of ``topic`` is on the cluster."""
         return [
-            run for of, part in self.parts() if of.topic == topic for run in covered(of.first, part)
+            run
+            for of, chunk in self.chunks.items()
+            if of.topic == topic
+            for run in covered(of.first, chunk)
         ]
 
     def partition(self, topic: str) -> int | None:
         """Return the partition of the split's latest records in ``topic``, of those that went to
         one partition."""
         known = {
-            of.first: part.partition
-            for of, part in self.parts()
-            if of.topic == topic and part.partition is not None
+            of.first: chunk.partition
+            for of, chunk in self.chunks.items()
+            if of.topic == topic and chunk.partition is not None
         }
         return known[max(known)] if known else None
 
     @property
     def quarantines(self) -> frozenset[str]:
         """Topics in which records of the split are in quarantine."""
-        return frozenset(of.topic for of, part in self.parts() if part.reasons is not None)
+        return frozenset(of.topic for of, chunk in self.chunks.items() if chunk.reasons is not None)
 
     @property
     def reasons(self) -> frozenset[str]:
@@ -133,24 +127,12 @@ class SplitState:
     @property
     def swallowed(self) -> int:
         """Return how many more records its records in quarantine may be."""
-        return sum(part.swallowed or 0 for _, part in self.parts())
+        return sum(chunk.swallowed or 0 for chunk in self.chunks.values())
 
 
 FileStanding = Literal["complete", "misread", "partial"]
 """Standing of a file. ``misread``: every record that the tasks saw is delivered, but they saw other
 bytes than the file has."""
-
-
-def standing_of(file: FileId, states: Sequence[SplitState | None], splits: int) -> FileStanding:
-    """Return how much of a file is delivered. ``states``: of its splits, in any order; ``splits``:
-    the number of splits into which its ship cut it."""
-    if len(states) != splits or not all(state is not None and state.complete for state in states):
-        return "partial"
-    return (
-        "complete"
-        if bytes_fit(file.size_bytes, [state.read for state in states if state])
-        else "misread"
-    )
 
 
 def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
@@ -162,13 +144,6 @@ def bytes_fit(size_bytes: int, reads: Sequence[int | None]) -> bool:
     """
     known = [read for read in reads if read is not None]
     return len(known) < len(reads) or sum(known) in (size_bytes, size_bytes + 1)
-
-
-def standing_as_cut(file: FileId, states: Sequence[SplitState]) -> FileStanding:
-    """Return what :func:`standing_of` returns, by the splits into which the file's ship cut it: a
-    pipeline's `split_size` and `ordering` may have changed since."""
-    counts = {part.splits for state in states for _, part in state.parts()}
-    return standing_of(file, states, counts.pop()) if len(counts) == 1 else "partial"
 
 
 class SentToTopic(NamedTuple):
@@ -188,10 +163,10 @@ class Invalidated(NamedTuple):
 
 
 def is_invalidated(
-    key: ChunkKey | MovedKey, value: ChunkValue, invalidated: Mapping[FileId, Invalidated]
+    file: FileId, value: ChunkValue | Alias, invalidated: Mapping[FileId, Invalidated]
 ) -> bool:
-    """Return True if the chunk does not count any more, since its file was re-shipped."""
-    over = invalidated.get(key.split.file)
+    """Return True if the record does not count any more, since its file was re-shipped."""
+    over = invalidated.get(file)
     return over is not None and value.generation < over.generation
 
 
@@ -203,12 +178,21 @@ class Chunks:
     pipeline: str
     invalidated: Mapping[FileId, Invalidated] = field(default_factory=dict)
     splits: dict[SplitId, SplitState] = field(default_factory=dict)
+    starts: dict[FileId, list[int]] = field(default_factory=dict)
+    """File → first byte of each of its splits that has chunks."""
+    aliases: dict[FileId, Alias] = field(default_factory=dict)
+    """File → the one that it was, if its content was delivered under another name or when it was
+    shorter."""
+    succeeded: set[FileId] = field(default_factory=set)
+    """Files whose content counts for another one by now."""
     digests: dict[FileId, set[str]] = field(default_factory=dict)
     """File → transform digests under which any of its chunks was shipped."""
     sparks: dict[FileId, set[str]] = field(default_factory=dict)
     """File → Spark's minor versions under which any of its chunks was shipped."""
     etags: dict[FileId, set[str]] = field(default_factory=dict)
     """File → ETags that it had when any of its chunks was shipped; only an object store has one."""
+    heads: dict[FileId, str] = field(default_factory=dict)
+    """File → how it begins, see :mod:`shipper.ledger.heads`."""
     files_of_path: dict[str, set[FileId]] = field(default_factory=dict)
     committed_ms: dict[FileId, int] = field(default_factory=dict)
     """File → time of its last commit, by the broker's clock, in milliseconds since the epoch.
@@ -217,52 +201,84 @@ class Chunks:
     def feed(self, records: Iterable[LogRecord]) -> Chunks:
         """Fold records in. Raises LedgerDamaged."""
         for record in records:
-            match decode(self.pipeline, record):
-                case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
-                    self.add(key, value, record.timestamp_ms)
+            self.take(decode(self.pipeline, record), record.timestamp_ms)
         return self
 
-    def add(self, key: ChunkKey | MovedKey, value: ChunkValue, at_ms: int | None = None) -> None:
-        """Add one record. ``at_ms``: the broker's time of the record; None: not known."""
-        file = key.split.file
-        if is_invalidated(key, value, self.invalidated):
+    def take(self, entry: Decoded | None, at_ms: int | None = None) -> None:
+        """Add a decoded record, of whatever kind; those that say nothing of delivered files are
+        passed over. ``at_ms``: the broker's time of the record; None: not known."""
+        match entry:
+            case (ChunkKey() as key, ChunkValue() as value):
+                self.add(key, value, at_ms)
+            case (AliasKey(file), Alias() as value):
+                self.add_alias(file, value)
+            case (HeirKey(file), _):
+                self.succeeded.add(file)
+
+    def add_alias(self, file: FileId, value: Alias) -> None:
+        if is_invalidated(file, value, self.invalidated):
             return
-        state = self.splits.setdefault(key.split, SplitState())
-        if isinstance(value, MovedValue):
-            state.moved[ChunkOfSplit(key.first, key.topic)] = value
-        else:
-            state.chunks[ChunkOfSplit(key.first, key.topic)] = value
-            if at_ms is not None:
-                self.committed_ms[file] = max(at_ms, self.committed_ms.get(file, at_ms))
+        self.aliases[file] = value
+        self._note(file, value)
+
+    def _note(self, file: FileId, value: ChunkValue | Alias) -> None:
+        if value.etag is not None:
+            self.etags.setdefault(file, set()).add(value.etag)
+        if value.head is not None:
+            self.heads[file] = value.head
+        self.files_of_path.setdefault(file.path, set()).add(file)
+
+    def add(self, key: ChunkKey, value: ChunkValue, at_ms: int | None = None) -> None:
+        """Add one chunk. ``at_ms`` as in :meth:`take`."""
+        file = key.split.file
+        if is_invalidated(file, value, self.invalidated):
+            return
+        if (state := self.splits.get(key.split)) is None:
+            state = self.splits[key.split] = SplitState()
+            self.starts.setdefault(file, []).append(key.split.start)
+        state.chunks[ChunkOfSplit(key.first, key.topic)] = value
+        if at_ms is not None:
+            self.committed_ms[file] = max(at_ms, self.committed_ms.get(file, at_ms))
         if value.end:
             state.end, state.read = value.last, value.read
+            state.sum = ByteSum.parse(value.sum) if value.sum is not None else None
         self.digests.setdefault(file, set()).add(value.digest)
         if value.spark is not None:
             self.sparks.setdefault(file, set()).add(value.spark)
-        if value.etag is not None:
-            self.etags.setdefault(file, set()).add(value.etag)
-        self.files_of_path.setdefault(file.path, set()).add(file)
+        self._note(file, value)
+
+    def include(self, other: Chunks) -> None:
+        """Add what is known of files at other paths."""
+        self.invalidated = {**self.invalidated, **other.invalidated}
+        mine: tuple[dict[Any, Any], ...] = (
+            self.splits, self.starts, self.aliases, self.digests, self.sparks, self.etags,
+            self.heads, self.files_of_path, self.committed_ms,
+        )  # fmt: skip
+        its: tuple[dict[Any, Any], ...] = (
+            other.splits, other.starts, other.aliases, other.digests, other.sparks, other.etags,
+            other.heads, other.files_of_path, other.committed_ms,
+        )  # fmt: skip
+        for to, more in zip(mine, its, strict=True):
+            to.update(more)
+        self.succeeded |= other.succeeded
 
     def invalidate(self, files: Mapping[FileId, Invalidated]) -> None:
         """Forget all that is known of these files: their chunks no longer count, except those that
         later generations write."""
         self.invalidated = {**self.invalidated, **files}
-        for split in [split for split in self.splits if split.file in files]:
-            del self.splits[split]
-        known: tuple[dict[FileId, Any], ...] = (self.digests, self.sparks, self.etags)
+        known: tuple[dict[FileId, Any], ...] = (
+            self.digests, self.sparks, self.etags, self.aliases, self.heads,
+        )  # fmt: skip
         for file in files:
+            for start in self.starts.pop(file, ()):
+                del self.splits[SplitId(file, start)]
             for each in (*known, self.committed_ms):
                 each.pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def run_of(self, file: FileId) -> str:
         """Return the run that shipped the end of the file's first split."""
-        chunks = [
-            part
-            for split, state in self.splits.items()
-            if split.file == file
-            for _, part in state.parts()
-        ]
+        chunks = [chunk for state in self.states(file) for chunk in state.chunks.values()]
         return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
     def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
@@ -272,23 +288,80 @@ class Chunks:
             file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}
         }
 
-    def splits_of(self, files: Collection[FileId]) -> dict[FileId, list[SplitId]]:
-        """Return the known splits of each file, as they were cut when they were shipped. One pass
-        over all; ``files``: a set, or the keys of a dict."""
-        found: dict[FileId, list[SplitId]] = {file: [] for file in files}
-        for split in self.splits:
-            if split.file in files:
-                found[split.file].append(split)
+    def knows(self, file: FileId) -> bool:
+        """Return True if anything of the file was delivered, under whatever name."""
+        return file in self.starts or file in self.aliases
+
+    def oldest(self, file: FileId) -> int:
+        """Return the first generation that shipped a part of a known file."""
+        found = [c.generation for state in self.states(file) for c in state.chunks.values()]
+        alias = self.aliases.get(file)
+        return min([*found, *([alias.generation] if alias is not None else [])])
+
+    def splits_of(self, file: FileId) -> list[SplitId]:
+        """Return the known splits of a file, as they were cut when they were shipped."""
+        return [SplitId(file, start) for start in sorted(self.starts.get(file, ()))]
+
+    def states(self, file: FileId) -> list[SplitState]:
+        """Return the states of these splits."""
+        return [self.splits[split] for split in self.splits_of(file)]
+
+    def standing(self, file: FileId) -> FileStanding:
+        """Return how much of a known file is delivered, by the splits into which its ship cut it: a
+        pipeline's `split_size` and `ordering` may have changed since."""
+        alias, states = self.aliases.get(file), self.states(file)
+        if alias is not None and alias.whole:
+            return "complete"
+        cut = {chunk.splits for state in states for chunk in state.chunks.values()}
+        if cut != {len(states)} or not all(state.complete for state in states):
+            return "partial"
+        reads = [alias.read] if alias is not None else []
+        fit = bytes_fit(file.size_bytes, [*reads, *(state.read for state in states)])
+        return "complete" if fit else "misread"
+
+    def records(self, file: FileId) -> int:
+        """Return the file's records on the cluster, in quarantine topics too."""
+        return sum(self.records_by_topic([file]).values())
+
+    def delivered_as(self, file: FileId) -> Counter[str]:
+        """Return topic → number of records of a file's content, under whatever name."""
+        found = self.records_by_topic([file])
+        if (alias := self.aliases.get(file)) is not None and not alias.whole:
+            found.update(alias.records)
         return found
 
-    def records_by_topic(self, splits: Iterable[SplitId]) -> Counter[str]:
-        """Return topic → number of records of these splits on the cluster."""
+    def topic_ids(self, file: FileId) -> dict[str, str]:
+        """Return topic → id of the topic that took records of the file's content, where it is
+        known."""
+        alias = self.aliases.get(file)
+        found = dict(alias.topic_ids) if alias is not None else {}
+        for state in self.states(file):
+            for of, chunk in state.chunks.items():
+                if of.topic and chunk.records and chunk.topic_id:
+                    found[of.topic] = chunk.topic_id
+        return found
+
+    def content(self, file: FileId) -> ByteSum | None:
+        """Return the sum of a complete file's content; None: not known."""
+        alias = self.aliases.get(file)
+        sums = [ByteSum.parse(alias.sum)] if alias is not None else []
+        for state in self.states(file):
+            if state.sum is None:
+                return None
+            sums.append(state.sum)
+        return sum_of(sums)
+
+    def records_by_topic(self, files: Iterable[FileId]) -> Counter[str]:
+        """Return topic → number of records of these files on the cluster. Those of a file that has
+        grown are its own: the others count as the shorter file's."""
         found: Counter[str] = Counter()
-        for split in splits:
-            if state := self.splits.get(split):
-                for of, part in state.parts():
-                    if part.records and of.topic:
-                        found[of.topic] += part.records
+        for file in files:
+            if (alias := self.aliases.get(file)) is not None and alias.whole:
+                found.update(alias.records)
+            for state in self.states(file):
+                for of, chunk in state.chunks.items():
+                    if chunk.records and of.topic:
+                        found[of.topic] += chunk.records
         return found
 
     def sent_by(self, run_id: str) -> dict[str, SentToTopic]:
@@ -378,8 +451,6 @@ class LedgerRecords:
     control_end: int
     """Offset up to which the control partition was read."""
     chunks_end: int
-    entries_end: int = 0
-    """See :class:`LedgerState`."""
     roots: Roots = field(default_factory=Roots)
     names: Mapping[str, str] = field(default_factory=dict)
     """Path in a record → present path of the file; for other paths, ``roots`` decide."""
@@ -428,9 +499,6 @@ class LedgerState:
     chunks: Chunks
     chunks_end: int
     """Offset up to which the chunk partition was read."""
-    entries_end: int
-    """Offset up to which that partition has entries, of whatever file; behind it are tombstones and
-    barriers alone."""
     other: str | None = None
     """Some file's path that was met, and is not known to be one of these."""
 
@@ -442,12 +510,8 @@ def add_up(read: LedgerRecords) -> LedgerState:
     for found in read.by_path():
         invalidated.update(invalidations_in(found))
         for record, entry in found:
-            match entry:
-                case (ChunkKey() | MovedKey() as key, ChunkValue() as value):
-                    chunks.add(key, value, record.timestamp_ms)
-    return LedgerState(
-        read.control, invalidated, chunks, read.chunks_end, read.entries_end, read.files.other
-    )
+            chunks.take(entry, record.timestamp_ms)
+    return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
 
 
 def invalidations_in(found: Iterable[DecodedRecord]) -> dict[FileId, Invalidated]:

@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered, standing_as_cut
+from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.inventory import Entries
-from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
+from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.types import FileId, PresentIds, SplitId
 
 GoneIds = Mapping[str, frozenset[str]]
@@ -51,22 +51,27 @@ class Losses:
 
 def topics_with_ids(chunks: Chunks) -> set[str]:
     """Return the topics whose ids the chunks know."""
-    return {of.topic for _, of, value in _each(chunks) if value.topic_id}
+    return {topic for topic, topic_id in _ids(chunks) if topic_id}
 
 
-def is_gone(topic: str, value: ChunkValue, present: PresentIds) -> bool:
-    """True if the topic that took the chunk's records does not exist any more."""
-    if not value.topic_id or not topic or topic not in present:
+def is_gone(topic: str, topic_id: str | None, present: PresentIds) -> bool:
+    """True if the topic that took records does not exist any more."""
+    if not topic_id or not topic or topic not in present:
         return False
-    return present[topic] != "" and present[topic] != value.topic_id
+    return present[topic] != "" and present[topic] != topic_id
+
+
+def is_alias_gone(alias: Alias, present: PresentIds) -> bool:
+    """True if a topic that took records of the content does not exist any more."""
+    return any(is_gone(topic, topic_id, present) for topic, topic_id in alias.topic_ids.items())
 
 
 def gone_ids(chunks: Chunks, present: PresentIds) -> dict[str, frozenset[str]]:
     """Return the ids of the topics that are gone, see :data:`GoneIds`."""
     found: dict[str, set[str]] = {}
-    for _, of, value in _each(chunks):
-        if value.topic_id and is_gone(of.topic, value, present):
-            found.setdefault(of.topic, set()).add(value.topic_id)
+    for topic, topic_id in _ids(chunks):
+        if topic_id and is_gone(topic, topic_id, present):
+            found.setdefault(topic, set()).add(topic_id)
     return {topic: frozenset(ids) for topic, ids in found.items()}
 
 
@@ -75,11 +80,18 @@ def without(chunks: Chunks, gone: GoneIds) -> Chunks:
     if not gone:
         return chunks
     found = Chunks(chunks.pipeline, chunks.invalidated, committed_ms=dict(chunks.committed_ms))
+    found.succeeded |= chunks.succeeded
+    for file, alias in chunks.aliases.items():
+        if not _is_among(alias, gone):
+            found.add_alias(file, alias)
     for split, of, value in _each(chunks):
         if value.topic_id not in gone.get(of.topic, ()):
-            key = MovedKey if isinstance(value, MovedValue) else ChunkKey
-            found.add(key(split, of.first, of.topic), value)
+            found.add(ChunkKey(split, of.first, of.topic), value)
     return found
+
+
+def _is_among(alias: Alias, gone: GoneIds) -> bool:
+    return any(topic_id in gone.get(topic, ()) for topic, topic_id in alias.topic_ids.items())
 
 
 def losses(
@@ -96,19 +108,26 @@ def losses(
         if value.topic_id in found.gone.get(of.topic, ())
     }
     sums: dict[tuple[str, str], tuple[int, set[FileId]]] = {}
-    for file, splits in chunks.splits_of(
-        touched if files is None else touched & set(files)
-    ).items():
-        left = [there.splits.get(split, SplitState()) for split in splits]
-        if standing_as_cut(file, left) != "partial":
+    touched |= {file for file, alias in chunks.aliases.items() if _is_among(alias, found.gone)}
+
+    def add(file: FileId, topic: str, topic_id: str, records: int) -> None:
+        count, those = sums.setdefault((topic, topic_id), (0, set()))
+        those.add(file)
+        sums[topic, topic_id] = count + records, those
+        found.files.setdefault(file, topic)
+
+    for file in touched if files is None else touched & set(files):
+        if there.knows(file) and there.standing(file) != "partial":
             continue
-        for split, state in zip(splits, left, strict=True):
+        if file in chunks.aliases.keys() - there.aliases.keys():
+            alias = chunks.aliases[file]
+            for topic, topic_id in alias.topic_ids.items():
+                if topic_id in found.gone.get(topic, ()):
+                    add(file, topic, topic_id, alias.records.get(topic, 0))
+        for split in chunks.splits_of(file):
+            state = there.splits.get(split, SplitState())
             for of, value, records in _lost(chunks.splits[split], state, found.gone):
-                key = of.topic, value.topic_id or ""
-                count, those = sums.setdefault(key, (0, set()))
-                those.add(file)
-                sums[key] = count + records, those
-                found.files.setdefault(file, of.topic)
+                add(file, of.topic, value.topic_id or "", records)
     found.found = [
         Loss(topic, before, present[topic], count, len(those))
         for (topic, before), (count, those) in sorted(sums.items())
@@ -118,8 +137,16 @@ def losses(
 
 def _each(chunks: Chunks) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
     for split, state in chunks.splits.items():
-        for of, value in state.parts():
+        for of, value in state.chunks.items():
             yield split, of, value
+
+
+def _ids(chunks: Chunks) -> Iterator[tuple[str, str | None]]:
+    """Yield topics with the ids under which they took records."""
+    for _, of, value in _each(chunks):
+        yield of.topic, value.topic_id
+    for alias in chunks.aliases.values():
+        yield from alias.topic_ids.items()
 
 
 def _lost(
@@ -132,10 +159,10 @@ def _lost(
     if there.complete:
         return
     elsewhere = {
-        of.topic for of, value in state.parts() if value.topic_id in gone.get(of.topic, ())
+        of.topic for of, value in state.chunks.items() if value.topic_id in gone.get(of.topic, ())
     }
     covers = {topic: IntervalSet(there.intervals(topic)) for topic in elsewhere}
-    for of, value in sorted(state.parts(), key=lambda entry: -entry[1].generation):
+    for of, value in sorted(state.chunks.items(), key=lambda entry: -entry[1].generation):
         if value.topic_id not in gone.get(of.topic, ()) or not value.records:
             continue
         gaps = [
@@ -152,13 +179,10 @@ def _lost(
 def entries_there(of_path: Entries, present: PresentIds) -> Entries:
     """Return the entries of one path whose topic still exists, and those that are invalidated
     anyway."""
-
-    def counts(one: Entry | Moved) -> bool:
-        return (isinstance(one, Entry) and one.invalidated) or not is_gone(
-            one.key.topic, one.value, present
-        )
-
-    return of_path.chosen(counts)
+    return of_path.chosen(
+        lambda one: one.invalidated or not is_gone(one.key.topic, one.value.topic_id, present),
+        lambda alias: not is_alias_gone(alias, present),
+    )
 
 
 def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:

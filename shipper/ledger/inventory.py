@@ -4,14 +4,15 @@ that the ledger agrees with itself. Pure."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from shipper.config.units import plural
-from shipper.ledger.codec import decode, names_moved, peek_key
+from shipper.ledger.codec import peek_key
 from shipper.ledger.fold import (
     Chunks,
     LedgerRecords,
@@ -19,10 +20,9 @@ from shipper.ledger.fold import (
     covered,
     invalidations_in,
     is_invalidated,
-    standing_as_cut,
 )
 from shipper.ledger.intervals import Interval
-from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
+from shipper.ledger.records import Alias, AliasKey, ChunkKey, ChunkValue, Entry
 from shipper.types import FileId, LogRecord, SplitId
 
 _UINT64 = 1 << 64
@@ -140,12 +140,14 @@ def figures(
     """Add up the chunks of these files, however each was cut when it was shipped. Only those of
     ``generations`` count as sent by the ship."""
     found = LedgerFigures()
-    for file, splits in chunks.splits_of(dict.fromkeys(files)).items():
+    for file in dict.fromkeys(files):
         of_file = found.files.setdefault(file, FileFigures())
-        for split in splits:
-            state = chunks.splits[split]
+        if (alias := chunks.aliases.get(file)) is not None and alias.whole:
+            of_file.shipped.records += sum(alias.records.values())
+            found.topics.update(alias.records)
+        for state in chunks.states(file):
             of_file.lines += state.end or 0
-            for of, value in state.parts():
+            for of, value in state.chunks.items():
                 topic = of.topic
                 (of_file.shipped if value.reasons is None else of_file.quarantined).add(
                     topic, value
@@ -153,7 +155,7 @@ def figures(
                 if not value.records or not topic:
                     continue
                 found.topics[topic] += value.records
-                if value.generation in generations and not isinstance(value, MovedValue):
+                if value.generation in generations:
                     of_file.sent.setdefault(topic, Tally()).add(topic, value)
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(
                         topic, value
@@ -162,38 +164,22 @@ def figures(
 
 
 class Entries(list[Entry]):
-    """Chunk records of one path. Records that were delivered under a former name of its files stand
-    apart, since sums leave them out."""
+    """Chunk records of one path."""
 
-    moved: Sequence[Moved] = ()
-    renamed: Collection[FileId] = ()
-    """Files whose records count for a file of another name as well: the rest of them is shipped
-    from there."""
+    aliases: Mapping[FileId, Alias] = MappingProxyType({})
+    """Files of the path that were delivered as others. Sums of records leave them out."""
 
-    def chosen(self, wanted: Callable[[Entry | Moved], bool]) -> Entries:
+    def chosen(
+        self, wanted: Callable[[Entry], bool], wanted_alias: Callable[[Alias], bool]
+    ) -> Entries:
         """Return those that are wanted."""
         found = Entries(filter(wanted, self))
-        found.moved, found.renamed = [*filter(wanted, self.moved)], self.renamed
+        found.aliases = {file: alias for file, alias in self.aliases.items() if wanted_alias(alias)}
         return found
-
-
-def _renamed(read: LedgerRecords) -> set[FileId]:
-    records = chain(read.archived, *(of_path.values() for of_path in read.files.by_path.values()))
-    found = (
-        entry[1]
-        for record in records
-        if names_moved(record) and (entry := decode(read.files.pipeline, record))
-    )
-    originals = {value.original for value in found if isinstance(value, MovedValue)}
-    return {
-        file._replace(path=read.names.get(file.path) or read.roots.now(file.path))
-        for file in originals
-    }
 
 
 def entries(read: LedgerRecords) -> Iterator[Entries]:
     """Yield all chunk records of a path, path by path."""
-    renamed = _renamed(read)
     live = {
         key
         for of_path in read.files.by_path.values()
@@ -202,18 +188,18 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
     }
     for of_path in read.by_path():
         invalidated = invalidations_in(of_path)
-        found, moved = Entries(), list[Moved]()
+        found, aliases = Entries(), dict[FileId, Alias]()
         for record, entry in of_path:
             match entry:
                 case (ChunkKey() as key, ChunkValue() as value):
-                    hidden = is_invalidated(key, value, invalidated)
+                    hidden = is_invalidated(key.split.file, value, invalidated)
                     at = record.offset, record.timestamp_ms
                     found.append(Entry(key, value, *at, hidden, record.key not in live))
-                case (MovedKey() as key, MovedValue() as value):
-                    if not is_invalidated(key, value, invalidated):
-                        moved.append(Moved(key, value))
-        if found or moved:
-            found.moved, found.renamed = moved, renamed
+                case (AliasKey(file), Alias() as value):
+                    if not is_invalidated(file, value, invalidated):
+                        aliases[file] = value
+        if found or aliases:
+            found.aliases = aliases
             yield found
 
 
@@ -233,11 +219,11 @@ class Inventory:
     def add(self, of_path: Entries, pipeline: str) -> None:
         chunks = Chunks(pipeline)
         seen: dict[FileId, set[str]] = {}
-        for key, moved in of_path.moved:
-            chunks.add(key, moved)
-            self.files.setdefault(key.split.file, Tally(files=1))
-            self.windows.setdefault(moved.window, Tally())
-            seen.setdefault(key.split.file, set()).add(moved.window)
+        for file, alias in of_path.aliases.items():
+            chunks.add_alias(file, alias)
+            self.files.setdefault(file, Tally(files=1))
+            self.windows.setdefault(alias.window, Tally())
+            seen.setdefault(file, set()).add(alias.window)
         for entry in of_path:
             if not entry.invalidated:
                 file = entry.key.split.file
@@ -248,10 +234,8 @@ class Inventory:
                 ):
                     tally.add(entry.key.topic, entry.value, archived=entry.archived)
                 seen.setdefault(file, set()).add(entry.value.window)
-        splits_of = chunks.splits_of(seen.keys())
         for file, windows in seen.items():
-            standing = standing_as_cut(file, [chunks.splits[split] for split in splits_of[file]])
-            complete = standing == "complete" or file in of_path.renamed
+            complete = chunks.standing(file) == "complete"
             self.files[file].complete = int(complete)
             for window in windows:
                 self.windows[window].files += 1
@@ -276,11 +260,6 @@ _gap = partial(LedgerFinding, "unfinished", "gap")
 def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
     """Yield contradictions among the records of one path."""
     live = [entry for entry in of_path if not entry.invalidated]
-    moved, ends = Counter[SplitId](), dict[SplitId, set[int]]()
-    for key, value in of_path.moved:
-        moved[key.split] += value.records
-        if value.end:
-            ends.setdefault(key.split, set()).add(value.last)
     by_split: dict[SplitId, list[Entry]] = {}
     by_file: dict[FileId, set[str]] = {}
     for entry in live:
@@ -294,27 +273,29 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
                 f"shipped in parts under several transforms: {', '.join(sorted(digests))}",
             )
         there = {split.start for split in by_split if split.file == file}
-        there |= {split.start for split in moved if split.file == file}
         cut_into = {entry.value.splits for entry in live if entry.key.split.file == file}
-        if file not in of_path.renamed:
-            yield from _findings_of_cut(file, there, cut_into, split_starts(file))
+        alias = of_path.aliases.get(file)
+        yield from _findings_of_cut(file, there, cut_into, [] if alias else split_starts(file))
         yield from _findings_of_bytes(
-            file, [entry for entry in live if entry.key.split.file == file]
+            file,
+            [entry for entry in live if entry.key.split.file == file],
+            0 if alias is None else alias.read,
         )
     for split, of_split in by_split.items():
         where = f"{split.file.path} (split at byte {split.start})"
-        found = _findings_of_split(where, of_split, moved[split], ends.get(split, set()))
-        yield from (one for one in found if one.kind != "gap" or split.file not in of_path.renamed)
+        yield from _findings_of_split(where, of_split)
 
 
-def _findings_of_bytes(file: FileId, of_file: Sequence[Entry]) -> Iterator[LedgerFinding]:
+def _findings_of_bytes(
+    file: FileId, of_file: Sequence[Entry], before: int
+) -> Iterator[LedgerFinding]:
     """Compare the bytes that the splits account for with the file's size, once all splits have
-    ended."""
+    ended. ``before``: bytes that were delivered as another file's."""
     reads = {entry.key.split: entry.value.read for entry in of_file if entry.value.end}
     if len(reads) == max(entry.value.splits for entry in of_file) and not bytes_fit(
-        file.size_bytes, list(reads.values())
+        file.size_bytes, [before, *reads.values()]
     ):
-        read = sum(read or 0 for read in reads.values())
+        read = before + sum(read or 0 for read in reads.values())
         text = (
             f"{read:,} bytes of it were read, and its size is {file.size_bytes:,}: re-ship it "
             "with --reship"
@@ -344,13 +325,10 @@ def _findings_of_cut(
         yield _gap(file.path, text)
 
 
-def _findings_of_split(
-    where: str, of_split: Sequence[Entry], moved: int, moved_ends: Collection[int]
-) -> Iterator[LedgerFinding]:
-    """Yield findings about one split. ``moved``: lines that were delivered under a former name of
-    the file; ``moved_ends``: ends of the split that were known by then."""
-    ends = sorted({entry.value.last for entry in of_split if entry.value.end}.union(moved_ends))
-    records = moved + sum(entry.value.records for entry in of_split)
+def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
+    """Yield findings about one split."""
+    ends = sorted({entry.value.last for entry in of_split if entry.value.end})
+    records = sum(entry.value.records for entry in of_split)
     if len(ends) > 1:
         yield _wrong("ends", where, f"it ends after record {_some(ends)}: only one can be right")
     yield from _overlaps(where, of_split)

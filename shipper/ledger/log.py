@@ -64,7 +64,7 @@ from shipper.ledger.records import (
 )
 from shipper.ledger.roots import Roots
 from shipper.ledger.snapshot import LedgerFolder, Manifest, Origin, SnapshotUnusable, StoredManifest
-from shipper.types import Decided, EncodedRecord, FileId, LogRecord, PartitionOffset
+from shipper.types import Decided, EncodedRecord, LogRecord, PartitionOffset
 
 log = logging.getLogger("shipper.ledger")
 
@@ -166,10 +166,9 @@ def ask_state(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerStat
     return LedgerQuestion(files.partitions, lambda ledger, wait: add_up(files.answer(ledger, wait)))
 
 
-def ask_heads(beginnings: Mapping[FileId, bytes]) -> LedgerQuestion[Heads]:
-    """Ask which files of the ledger begin like some others, and which of them count for a file of
-    another name. ``beginnings``: the first ``HEAD_BYTES`` bytes of the others."""
-    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._heads(beginnings, wait))
+def ask_heads(wanted: Collection[str]) -> LedgerQuestion[Heads]:
+    """Ask which files of the ledger have one of these heads. ``wanted``: a set."""
+    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._heads(wanted, wait))
 
 
 def ask_partition(partition: int) -> LedgerQuestion[list[LogRecord]]:
@@ -467,7 +466,7 @@ class LedgerLog:
     ) -> LedgerRecords:
         control = Control(self.pipeline)
         control_end = snapshot.control_end if snapshot else 0
-        end = entries_end = snapshot.chunks_end if snapshot else 0
+        end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
         with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
             records = self._read_control(control_end)
@@ -488,20 +487,17 @@ class LedgerLog:
             for batch in chunks:
                 files.feed(batch, CHUNKS)
                 end = batch[-1].offset + 1
-                entries_end = max(
-                    [entries_end, *(one.offset + 1 for one in batch if one.value is not None)]
-                )
         self._refuse(files.damaged)
         self._seen = control_end + end
         archived = self._archived(files.archived(), wanted)
-        return LedgerRecords(files, archived, control, control_end, end, entries_end, roots, names)
+        return LedgerRecords(files, archived, control, control_end, end, roots, names)
 
-    def _heads(self, beginnings: Mapping[FileId, bytes], wait_seconds: float | None) -> Heads:
+    def _heads(self, wanted: Collection[str], wait_seconds: float | None) -> Heads:
         """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and
         archive it has."""
         snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
         roots = Roots.of(self.root, self._control_now().sources, self._formerly)
-        found = Heads(self.pipeline, beginnings, roots)
+        found = Heads(self.pipeline, wanted, roots)
         archive: LogRecord | None = None
         if snapshot and self._folder:
             archive = next(
@@ -511,7 +507,7 @@ class LedgerLog:
                 found.feed(self._folder.snapshots.beginning_like(snapshot, found))
             except SnapshotUnusable as why:
                 self._forget_snapshot(str(why))
-                return self._heads(beginnings, wait_seconds)
+                return self._heads(wanted, wait_seconds)
         found.end = snapshot.chunks_end if snapshot else 0
         for batch in self._batches(CHUNKS, found.end, wait_seconds):
             found.feed(batch)

@@ -67,7 +67,7 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
         for record, decoded in of_path:
             match decoded:
                 case (ChunkKey() as key, ChunkValue() as value) if value.reasons is not None:
-                    if not is_invalidated(key, value, invalidated):
+                    if not is_invalidated(key.split.file, value, invalidated):
                         found.add(Entry(key, value, record.offset, record.timestamp_ms))
     return found
 

@@ -5,7 +5,7 @@ attempt, invalidation, snapshot, identity. No record of CONTROL is transactional
 read it to its end at any moment. CHUNKS holds one record per (split, first ordinal, topic), written
 in the transaction of the chunk's records. So a read_committed reader sees a chunk's record exactly
 when the chunk's records are in their topic. CHUNKS also holds at most one record that names the
-archive, and says of files that were renamed what was delivered under their former names.
+archive, and says of files that were renamed, or have grown, which file they were.
 
 Field names are those of the JSON in the topic. The format is final: a change of a field or a key is
 another format.
@@ -106,6 +106,9 @@ class ChunkValue:
     `max_line`, a file that is quarantined whole)."""
     head: str | None = None
     """Head of the file's content, see :func:`shipper.ledger.heads.head_of`."""
+    sum: str | None = None
+    """Sum of the split's unpacked content (of tables: of its bytes as they are stored), see
+    :mod:`shipper.ledger.sums`; only with ``end``. None: the file is quarantined whole."""
 
 
 class Entry(NamedTuple):
@@ -123,35 +126,60 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MovedKey:
-    """Records of one split, of one topic, that were delivered when the file had another name. The
-    parts are those of :class:`ChunkKey`."""
+class Alias:
+    """A file holds, or begins with, the content of another one that was delivered whole: it is the
+    same file under another name, or when it had grown. The rest is shipped as its own, in splits
+    that begin behind that content."""
 
-    split: SplitId
-    first: int
-    topic: str
-
-
-@dataclass(frozen=True)
-class MovedValue(ChunkValue):
-    """Records that were delivered as the file that ``path``, ``size_bytes`` and ``modified_ms``
-    identify. ``ordinals`` are the records in the split of the key. What adds up the records of
-    topics leaves these out, since they count as the former file's."""
-
-    path: str = ""
-    size_bytes: int = 0
-    modified_ms: int = 0
+    path: str
+    size_bytes: int
+    modified_ms: int
+    """With ``path`` and ``size_bytes`` the file as which the content was delivered."""
+    whole: bool
+    """True if the file holds nothing else."""
+    sum: str
+    """Sum of that content, see :mod:`shipper.ledger.sums`."""
+    read: int
+    """Bytes of the file, as it is stored, that the content accounts for. None of a packed file of
+    which a rest is left, since it is read from its beginning."""
+    generation: int
+    run_id: str
+    window: str
+    records: dict[str, int]
+    """Topic → records of that content in it. They count as the other file's."""
+    topic_ids: dict[str, str]
+    """Topic → id of the topic that took them, where it is known."""
+    head: str | None = None
+    etag: str | None = None
+    """As in :class:`ChunkValue`."""
 
     @property
     def original(self) -> FileId:
         return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
-class Moved(NamedTuple):
-    """Record of a delivery from the time when the file had another name."""
+@dataclass(frozen=True)
+class Heir:
+    """The content of a file counts for another one from now on, which an alias names. Of several
+    files with the content of one, one alone is its heir."""
 
-    key: MovedKey
-    value: MovedValue
+    path: str
+    size_bytes: int
+    modified_ms: int
+    generation: int
+    run_id: str
+
+
+class AliasKey(NamedTuple):
+    """The file under its new name."""
+
+    file: FileId
+
+
+class HeirKey(NamedTuple):
+    """The file under its former name."""
+
+    file: FileId
 
 
 @dataclass(frozen=True)
@@ -272,7 +300,8 @@ class Identity:
 
 Decoded = (
     tuple[ChunkKey, ChunkValue]
-    | tuple[MovedKey, MovedValue]
+    | tuple[AliasKey, Alias]
+    | tuple[HeirKey, Heir]
     | tuple[GenerationKey, Generation | None]
     | tuple[None, Archive | Identity | NamedSnapshot]
     | tuple[str, Lease | None]

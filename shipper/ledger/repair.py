@@ -28,10 +28,11 @@ _BATCH_BYTES = 500_000
 #: Kind → what is lost with the record that the damaged one replaced.
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
-    "moved": (
+    "alias": (
         "lines that were delivered under the file's former name would count as not shipped, and "
         "be sent again"
     ),
+    "heir": "another file with the same content could be taken for this one, and not be sent",
     "invalidation": "chunks that were invalidated by a re-ship would count again",
     "archive": "everything in the archive would count as not shipped, and be sent again",
 }

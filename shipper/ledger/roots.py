@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shipper.ledger.records import ChunkKey, Decoded, InvalidationKey, MovedKey
+from shipper.ledger.records import AliasKey, ChunkKey, Decoded, HeirKey, InvalidationKey
 from shipper.types import SplitId
 
 
@@ -60,10 +60,12 @@ def moved(entry: Decoded, path: str) -> Decoded:
     match entry:
         case (ChunkKey() as key, value):
             return ChunkKey(_at(key.split, path), key.first, key.topic), value
-        case (MovedKey() as key, value):
-            return MovedKey(_at(key.split, path), key.first, key.topic), value
         case (InvalidationKey() as key, value):
             return key._replace(file=key.file._replace(path=path)), value
+        case (AliasKey() as key, value):
+            return AliasKey(key.file._replace(path=path)), value
+        case (HeirKey() as key, value):
+            return HeirKey(key.file._replace(path=path)), value
     return entry
 
 

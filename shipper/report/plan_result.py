@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.fold import Invalidated
@@ -37,6 +37,18 @@ class KnownFile(Result):
         return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
+class KnownBeginning(Result):
+    """First bytes of a file's content."""
+
+    length: int
+    sum: str = ""
+    """Sum as the ledger has it (`LENGTH:CRC32CRC32C`); empty if the content is shorter."""
+    ends_line: bool = False
+    """True if a line ends there."""
+    whole: bool = False
+    """True if nothing follows."""
+
+
 class PlannedFile(KnownFile):
     """One file of the window, as listed."""
 
@@ -53,6 +65,8 @@ class PlannedFile(KnownFile):
     late_window: str | None = None
     """START/END of the window that it belongs to, of a file that came late: a run of the schedule
     found it when it looked back."""
+    not_for: tuple[str, ...] = ()
+    """The clusters for which it is left out, as `left_out` says."""
     late_for: tuple[str, ...] = ()
     """The clusters that lack a part of it and are to get it in this run, of a file that came late.
     The others leave it alone."""
@@ -67,6 +81,11 @@ class PlannedFile(KnownFile):
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
     under another name. Empty: not read."""
+    beginnings: list[KnownBeginning] = []
+    """Sums of first bytes of its content, which were compared with files that begin alike."""
+    begins: Annotated[int, Field(exclude=True)] = 0
+    """Bytes of its content that were delivered as another file's, as a ship decides: its own splits
+    begin there."""
     problem: str = ""
     """Reason why the file cannot be read, with the remedy."""
     passing: bool = False
@@ -184,12 +203,6 @@ class ClusterPlan(Result):
     records_there: int = 0
     """Records of this window's files that the ledger holds."""
     recognised: list[RecognisedFile] = []
-    renamed: list[KnownFile] = []
-    """Files that were delivered from a path of this run, and whose content lies elsewhere now. What
-    lies at the path is a new file."""
-    chunks_end: int | None = None
-    """Offset of the ledger up to which the run looked for files that begin as its own files do;
-    null: it did not look."""
     to_fence: dict[str, Annotated[LaneCounts, WithJsonSchema(_TWO_NUMBERS)]] = {}
     """Name of the cluster → (tasks, lanes per task) of earlier runs that may have been open when
     this was planned."""
@@ -216,24 +229,13 @@ class ClusterPlan(Result):
 
 
 class RecognisedFile(KnownFile):
-    """A file of this run that was delivered under another name, or when it was shorter, as its
-    content proves."""
+    """A file of this run that was delivered under another name, or when it was shorter, as the sum
+    of its content says. Every ship decides anew."""
 
     original: KnownFile
     """The file as which it was delivered."""
     complete: bool
     """True if all of it was delivered; else the rest is shipped."""
-    grown: bool
-    """True if it holds more than the original did."""
-    records: int
-    """Number of the original's records on the cluster that this file holds: all of them."""
-    chunks: str
-    """Hash of the chunks of the original that were proven. A ship that finds others refuses the
-    plan."""
-    lines: list[int]
-    """Records in each of its splits."""
-    read: list[int | None]
-    """Bytes that each of its splits accounts for; null: they cannot be counted."""
 
 
 class ReplayOf(Result):
@@ -309,7 +311,16 @@ class PlanResult(StepResult):
 
     def files_for(self, cluster: str) -> list[PlannedFile]:
         """Return the files that a ship to the cluster is about."""
-        return [file for file in self.files if file.late_window is None or cluster in file.late_for]
+        return [file for file in self.seen_by(cluster) if cluster not in file.not_for]
+
+    def seen_by(self, cluster: str) -> list[PlannedFile]:
+        """Return these, and the files that are left out there: one of them may be what lay at the
+        path of another."""
+        return [
+            file
+            for file in self.files
+            if file.late_window is None or cluster in (*file.late_for, *file.not_for)
+        ]
 
     @property
     def asker(self) -> str:

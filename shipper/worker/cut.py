@@ -52,6 +52,9 @@ class SplitSlice:
     unpacked: int | None = None
     """Unpacked bytes that the reader counted for the split; None if the reader cannot say. Only
     with ``ends_split``."""
+    content: str | None = None
+    """Sum of the split's unpacked content (shipper.ledger.sums); None if the reader cannot say.
+    Only with ``ends_split``."""
     broken: bool = False
     """True if reading stopped here before the end of the split."""
 
@@ -90,9 +93,13 @@ def split_slices(
                 yield part
                 part = None
             if mark == END:
-                stored, unpacked = _sizes(batch.column("value")[start].as_py())
+                stored, unpacked, content = _sizes(batch.column("value")[start].as_py())
                 yield replace(
-                    part or SplitSlice(split, 0), ends_split=True, stored=stored, unpacked=unpacked
+                    part or SplitSlice(split, 0),
+                    ends_split=True,
+                    stored=stored,
+                    unpacked=unpacked,
+                    content=content,
                 )
                 part = None
                 continue
@@ -153,10 +160,14 @@ def _content(column: pa.BinaryArray, row: int) -> pa.Buffer:
     return data.slice(int(first), int(end - first)) if data is not None else pa.py_buffer(b"")
 
 
-def _sizes(text: bytes | None) -> tuple[int | None, int | None]:
+def _sizes(text: bytes | None) -> tuple[int | None, int | None, str | None]:
     """See marks.SIZES."""
-    stored, unpacked = map(int, (text or b"-1 -1").split())
-    return stored if stored >= 0 else None, unpacked if unpacked >= 0 else None
+    stored, unpacked, *content = (text or b"-1 -1").decode().split()
+    return (
+        int(stored) if int(stored) >= 0 else None,
+        int(unpacked) if int(unpacked) >= 0 else None,
+        content[0] if content else None,
+    )
 
 
 def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:

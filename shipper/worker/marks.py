@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 #: A name that no column of a pipeline can have.
 MARK = "mark!"
-#: Column in which an END row has the reader's byte counts of the piece, as two numbers: bytes taken
-#: from the file, as it is stored, and bytes of the records. -1 if the reader cannot say. The sink
-#: finds them in the row's `value`.
+#: Column in which an END row has the reader's byte counts of the piece: bytes taken from the file,
+#: as it is stored, and bytes of the records, -1 if the reader cannot say; and the sum of its
+#: unpacked content (shipper.ledger.sums). The sink finds them in the row's `value`.
 SIZES = "sizes!"
 #: Column with the number of line ends in the quotes of an invalid CSV row (too long, or with other
 #: fields than the header): a stray quote makes one row of everything up to the next quote, so these

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.kafka.producer import LaneSettings
@@ -164,39 +163,6 @@ class ShipOrder:
     """Subject → number of the schema of `records.avro` there."""
     seal: str = field(default_factory=new_seal)
     """Marks the errors of this order's tasks; see shipper.worker.receipt."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Ordinals of one split whose records are summed up."""
-
-    intervals: tuple[Interval, ...]
-    topic: str
-    kind: Literal["shipped", "dropped", "quarantined"]
-
-
-@dataclass(frozen=True)
-class SplitToProve:
-    """One split of the file that is read."""
-
-    parts: tuple[Part, ...]
-    bom: bool
-    """True as OrderedSplit has it."""
-    counts_bytes: bool
-    skipped_bytes: int
-
-
-@dataclass(frozen=True)
-class ProofOrder:
-    """Order for the tasks of a proof."""
-
-    splits: Mapping[int, SplitToProve]
-    """Spark's hash of the split → split."""
-    topics: tuple[str, ...]
-    rules: int
-    """Number of rules in `records.drop`; a disposition below it is a dropped line."""
-    keep_bytes: int
-    """Bytes to keep of each quarantined value."""
 
 
 @functools.cache

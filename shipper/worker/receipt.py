@@ -191,20 +191,6 @@ class Receipt:
         return cls(**fields)
 
 
-@dataclass
-class SplitSums:
-    """Sums that a task of a proof computed for one split."""
-
-    lines: int = 0
-    ended: bool = False
-    read: int | None = None
-    """Bytes as ChunkValue has it, once the split has ended."""
-    counts: list[int] = field(default_factory=list)
-    """Records of each part."""
-    checksums: list[int] = field(default_factory=list)
-    """Sum of the hashes of each part's values, modulo 2^64."""
-
-
 def add_to(counts: dict[str, int], name: str, count: int) -> None:
     counts[name] = counts.get(name, 0) + count
 

@@ -409,6 +409,7 @@ class _SliceShipment:
             last=end,
             end=ends_split,
             read=self._read if ends_split else None,
+            sum=self._part.content if ends_split else None,
             records=len(values),
             bytes=_bytes(values) + (0 if keys is None else _bytes(keys)),
             checksum=checksum % _UINT64,
@@ -523,7 +524,13 @@ class _SliceShipment:
 
     def _end_chunk(self) -> Chunk:
         """Make a chunk for the ledger alone: the split ends with the slice."""
-        entry = replace(self._nothing, last=self._part.end, end=True, read=self._read)
+        entry = replace(
+            self._nothing,
+            last=self._part.end,
+            end=True,
+            read=self._read,
+            sum=self._part.content,
+        )
         return self._chunk("", self._part.end, entry)
 
     def _chunk(

@@ -41,7 +41,6 @@ from shipper.kafka.transaction import Transactions
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
-from shipper.types import FileId
 from shipper.windows.window import parse_window
 from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
@@ -99,8 +98,8 @@ class NumberedEngine:
     def abandon(self) -> None:
         pass
 
-    def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
-        return {}
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
+        pass
 
     def source_requests(self) -> dict[str, int]:
         return {}

@@ -23,7 +23,7 @@ _TOPIC_ID = "A chunk names the topic's id"
 _ORDINALS = "A split's ordinals depend on its bytes alone"
 _END_ROW = "A split ends by a row that says so"
 _IDENTITY = "A file's identity is its path"
-_RENAMED = "A file counts as delivered under another name"
+_RENAMED = "What is done about a file is decided once"
 _FORMAT = "The bytes decide a file's format"
 _FIRST_ORDINAL = "A chunk's first ordinal is its key"
 _LAST_CALL = "A call into the JVM that a signal interrupted"
@@ -183,14 +183,8 @@ MUTANTS = (
         "bytes-never-compared",
         _BYTES,
         "shipper/ledger/fold.py",
-        (
-            "    return (\n"
-            '        "complete"\n'
-            "        if bytes_fit(file.size_bytes, [state.read for state in states if state])\n"
-            '        else "misread"\n'
-            "    )\n"
-        ),
-        '    return "complete"\n',
+        '        return "complete" if fit else "misread"\n',
+        '        return "complete"\n',
         "tests/unit/test_ledger.py::TestBytes::test_a_short_read_is_refused_by_name_in_every_later_run",
     ),
     Mutant(
@@ -338,9 +332,9 @@ MUTANTS = (
     Mutant(
         "digest-not-compared",
         _ORDINALS,
-        "shipper/driver/pending.py",
-        "elif as_shipped and chunks.digests[file] - {digest}:",
-        "elif False:",
+        "shipper/driver/decide.py",
+        'case.standing == "partial" and (case.is_older or case.is_cut_otherwise)',
+        "False",
         "tests/unit/test_ledger.py::TestRemaining::test_a_file_begun_under_another_transform_is_refused",
     ),
     Mutant(
@@ -405,16 +399,16 @@ MUTANTS = (
     Mutant(
         "replaced-file-is-new",
         _IDENTITY,
-        "shipper/driver/pending.py",
-        "elif (others or file in grown) and not as_shipped and on_replaced is not None:",
-        "elif False:",
+        "shipper/driver/decide.py",
+        "return bool(self.others) and self.policy.on_replaced == policy",
+        "return False",
         "tests/unit/test_ledger.py::TestRemaining::test_a_replaced_file_is_an_error_skipped_or_shipped_anew",
     ),
     Mutant(
         "etag-ignored",
         _IDENTITY,
-        "shipper/driver/pending.py",
-        "    overwritten = chunks.overwritten(etags)\n",
+        "shipper/driver/decide.py",
+        "    overwritten = chunks.overwritten({file.id: file.etag for file in files})\n",
         "    overwritten: set[FileId] = set()\n",
         "tests/unit/test_ledger.py::TestRemaining::test_an_object_with_another_etag_is_another_file",
     ),
@@ -494,20 +488,36 @@ MUTANTS = (
         "tests/unit/test_ledger_identity.py::test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_it_up",
     ),
     Mutant(
-        "proof-not-confirmed",
+        "content-not-compared",
         _RENAMED,
-        "shipper/driver/recognise.py",
-        "        if known[one.id] or fingerprint(known[one.original.id]) != one.chunks:\n",
-        "        if known[one.id]:\n",
-        "tests/unit/test_recognise.py::test_what_was_proven_must_be_what_the_ledger_has_after_the_takeover",
+        "shipper/driver/decide.py",
+        "if content is None or beginning is None or beginning.sum != content:",
+        "if content is None or beginning is None:",
+        "tests/unit/test_decide.py::test_another_content_is_another_file",
     ),
     Mutant(
-        "new-since-the-plan-overlooked",
+        "two-heirs",
         _RENAMED,
-        "shipper/driver/recognise.py",
-        "    if not shipped:\n        return\n",
-        "    return\n",
-        "tests/unit/test_recognise.py::test_nothing_that_was_committed_since_the_plan_begins_like_a_file_that_the_plan_took_for_new",
+        "shipper/driver/decide.py",
+        "if file not in found and match.original.file not in given:",
+        "if file not in found:",
+        "tests/unit/test_decide.py::test_an_original_has_one_heir_and_another_file_with_its_content_is_shipped",
+    ),
+    Mutant(
+        "header-proves",
+        _RENAMED,
+        "shipper/driver/decide.py",
+        "or (elsewhere and content.length < HEAD_BYTES)",
+        "",
+        "tests/unit/test_decide.py::test_a_header_says_nothing_of_a_longer_file_at_another_path",
+    ),
+    Mutant(
+        "copy-beside-its-original",
+        _RENAMED,
+        "shipper/driver/looking.py",
+        "            and not _lies_there(one, chunks.etags.get(one, ()), there[one.path])\n",
+        "",
+        "tests/unit/test_looking.py::test_an_original_is_whatever_was_delivered_whole_and_is_gone",
     ),
     Mutant(
         "code-not-compared",

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.driver.pending import pending
 from shipper.errors import LedgerDamaged, LedgerGone, LedgerOutdated, SourceError
 from shipper.ledger.codec import decode, encode_chunk, encode_generation, encode_lease
 from shipper.ledger.control import Control
@@ -27,6 +26,7 @@ from shipper.ledger.records import (
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of
+from tests.samples.decisions import decided
 from tests.samples.ledger import chunk_value
 
 CLUSTER = cluster_of()
@@ -154,7 +154,7 @@ def test_nobody_who_reads_a_ledger_meets_anything_but_damage(written):
             list(findings(of_path, lambda file: [0]))
             inventory.add(of_path, "web")
         figures(state.chunks, [FILE], {0})
-        pending({FILE: [0]}, state.chunks, digest="d", reship=False, on_replaced="fail")
+        decided([FILE], state.chunks)
     except (LedgerDamaged, LedgerOutdated, LedgerGone, SourceError):
         return
     assert all(

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shipper.driver.pending import pending
 from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
 from shipper.ledger.inventory import Inventory, entries
@@ -28,6 +27,7 @@ from shipper.types import FileId, SplitId
 from shipper.windows.window import source_root
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of
+from tests.samples.decisions import decided
 from tests.samples.ledger import chunk_value
 
 CLUSTER = cluster_of()
@@ -62,8 +62,7 @@ class World:
     def left(self, name="06/a.log", root=NEW, formerly=None, size=100, **options):
         file = FileId(root + name, size, 5)
         state = self.opened(root, formerly).look(ask_state([file.path]))
-        settings = {"digest": "d", "reship": False, "on_replaced": "fail"} | options
-        return pending({file: [0]}, state.chunks, **settings)
+        return decided([file], state.chunks, **options)
 
 
 @pytest.fixture
@@ -84,12 +83,12 @@ def test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one(worl
 def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(world):
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log", 0, 4, end=False)])
     found = world.left()
-    assert (len(found.partial), sum(found.records_there.values())) == (1, 4)
+    assert (len(found.partial), sum(found.records.values())) == (1, 4)
     world.record("r2")
     world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", 4, 10)])
     for root in (OLD, NEW):
         found = world.left(root=root)
-        assert (len(found.complete), sum(found.records_there.values())) == (1, 10)
+        assert (len(found.complete), sum(found.records.values())) == (1, 10)
     [of_file] = inventory_of(world).files.values()
     assert (of_file.records, of_file.complete) == (10, 1)
 
@@ -103,12 +102,12 @@ def inventory_of(world):
 
 def test_a_reship_under_the_new_root_hides_what_was_shipped_from_the_old_one(world):
     world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
-    [file] = world.left(reship=True).void
+    [file] = world.left(reship_below=99).void
     world.log.append("t", CONTROL, [encode_invalidation("web", file, 5, Invalidation("again"))])
     assert len(world.left().left) == 1
     world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", generation=5)])
     found = world.left()
-    assert (len(found.complete), sum(found.records_there.values())) == (1, 10)
+    assert (len(found.complete), sum(found.records.values())) == (1, 10)
 
 
 def test_a_file_that_is_another_one_at_the_same_place_is_replaced(world):
@@ -139,7 +138,7 @@ def test_what_lies_in_the_snapshot_or_in_quarantine_is_found_under_either_path(w
     )
     assert world.opened(OLD).keep_snapshot(longer_than=0) is not None
     world.record("r2")
-    assert sum(world.left().records_there.values()) == 1
+    assert sum(world.left().records.values()) == 1
     for root in (OLD, NEW):
         place = RecordPosition(root + "06/a.log", 0, 4)
         known = in_quarantine(world.opened(None).look(ask_files({place.file})))

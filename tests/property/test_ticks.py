@@ -25,24 +25,23 @@ from hypothesis import strategies as st
 from shipper.asked import apply_options, for_results
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
+from shipper.driver.decide import Beginning, Decisions, LookedInto, Original, Policy, SourceFile
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.pending import Pending
-from shipper.driver.recognise import Recognition
+from shipper.driver.looking import Looking
 from shipper.driver.recreated import Incarnations
 from shipper.errors import ClusterError, SourceError
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import Entries, Inventory
-from shipper.ledger.records import ChunkKey, ChunkValue, Entry, Moved, MovedKey, MovedValue
+from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
+from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, read_beginnings
 from shipper.report.past_runs import window_runs
 from shipper.report.plan_result import (
     ClusterPlan,
-    KnownFile,
     PlannedFile,
     PlanResult,
-    RecognisedFile,
 )
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
@@ -66,6 +65,9 @@ PATHS = {
     "day": "/logs/{window_start:%d}/",
     "modified": "/logs/",
 }
+
+
+CONTENT = ByteSum(9, 1, 2)
 
 
 def hour(first: int, count: int = 1) -> Window:
@@ -98,7 +100,14 @@ class Shipped:
     complete: bool
     original: FileId | None = None
 
-    def values(self, file: FileId) -> Iterator[tuple[ChunkKey | MovedKey, ChunkValue]]:
+    def alias(self) -> Alias:
+        assert self.original is not None
+        return Alias(
+            *self.original, whole=True, sum=str(CONTENT), read=9, generation=1, run_id="r",
+            window=self.parts[0], records={"t": 1}, topic_ids={},
+        )  # fmt: skip
+
+    def values(self, file: FileId) -> Iterator[tuple[ChunkKey, ChunkValue]]:
         for number, window in enumerate(self.parts):
             ends = self.complete and number == len(self.parts) - 1
             common: dict[str, Any] = {
@@ -112,13 +121,7 @@ class Shipped:
                 "run_id": "r",
                 "window": window,
             }
-            if self.original is None:
-                yield ChunkKey(SplitId(file, 0), number, "t"), ChunkValue(**common)
-            else:
-                yield (
-                    MovedKey(SplitId(file, 0), number, "t"),
-                    MovedValue(**common, **self.original._asdict()),
-                )
+            yield ChunkKey(SplitId(file, 0), number, "t"), ChunkValue(**common)
 
 
 Ledger = dict[FileId, Shipped]
@@ -312,67 +315,56 @@ class AskedLedger(plan_step.AskedCluster):
 
     place: Place
 
-    def _ask(self) -> Pending:
+    def _ask(self) -> Decisions:
         if self.name in self.place.down:
             raise ClusterError(f"cluster {self.name} cannot be reached")
         late = self._back.for_cluster(self.name) if self._back else []
         files = [file.id for file in self._plan.files] + late
         chunks = Chunks("web")
         for file, one in self.place.ledgers[self.name].items():
+            if one.original is not None:
+                chunks.add_alias(file, one.alias())
+                chunks.succeeded.add(one.original)
+                continue
             for key, value in one.values(file):
                 chunks.add(key, value)
-        self._ledger, self._connections = self.name, SimpleNamespace(cluster=None, client=None)  # type: ignore[assignment]
-        self._splits_of, self._late, self._topics = (
-            {file: [0] for file in files},
-            set(late),
-            Incarnations(chunks),
+        self._ledger = SimpleNamespace(look=self.name)  # type: ignore[assignment]
+        self._connections = SimpleNamespace(client=None)  # type: ignore[assignment]
+        self._late, self._topics = set(late), Incarnations(chunks)
+        self._files = [SourceFile(file, 1) for file in files]
+        source = self._context.pipeline.source
+        self._policy = Policy(
+            "d", None, source.on_replaced, source.on_renamed, late=frozenset(late)
         )
-        self._reshipped, self._etags, self._found.transform_digest = [], {}, "d"
-        return self._sort(None if self._recognises else self._context.pipeline.source.on_replaced)
+        self._found.transform_digest = "d"
+        return self._decide()
 
 
-def recognised(place: Place, cluster: str, files: Sequence[PlannedFile]) -> Recognition:
-    """Return the files whose content is on the cluster under a name that nothing has any more."""
+def look_into(
+    place: Place, cluster: str, chunks: Chunks, files: Sequence[PlannedFile], on_renamed: str
+) -> Looking:
+    """Find the files whose content is on the cluster under a name that nothing has any more."""
     ledger, by_id = place.ledgers[cluster], {file.id: file for file in place.files}
-    known = {
-        file: one.content for file, one in ledger.items() if one.complete and one.original is None
-    }
-    found = Recognition(
-        states={file: {} for file in known},
-        renamed=[one.original for one in ledger.values() if one.original],
-    )
+    succeeded = {one.original for one in ledger.values()}
+    looked = dict[FileId, LookedInto]()
     for planned in files:
         file = by_id[planned.id]
         originals = [
-            original
-            for original, content in known.items()
-            if content == file.content and original not in by_id
+            Original(original, CONTENT)
+            for original, one in ledger.items()
+            if one.complete
+            and one.content == file.content
+            and original not in by_id
+            and original not in succeeded
+            and original.path != file.id.path
         ]
-        if originals and file.id.path != originals[0].path and file.id not in ledger:
-            original = KnownFile(**originals[0]._asdict())
-            found.renamed.append(originals[0])
-            found.recognised.append(
-                RecognisedFile(
-                    **file.id._asdict(),
-                    original=original,
-                    complete=True,
-                    grown=False,
-                    records=1,
-                    chunks="",
-                    lines=[1],
-                    read=[None],
-                )
-            )
-    return found
-
-
-def moved_records(context: RunContext, one: RecognisedFile, *_: Any) -> list[Moved]:
-    shipped = Shipped(0, [str(context.window)], complete=True, original=one.original.id)
-    return [
-        Moved(key, value)
-        for key, value in shipped.values(one.id)
-        if isinstance(key, MovedKey) and isinstance(value, MovedValue)
-    ]
+        known = originals if on_renamed == "recognise" and file.id not in ledger else []
+        looked[file.id] = LookedInto(
+            f"9:{file.content:016x}",
+            tuple(known),
+            {CONTENT.length: Beginning(CONTENT, True, True)},
+        )
+    return Looking(chunks, looked)
 
 
 class Ending(NamedTuple):
@@ -516,10 +508,8 @@ class History:
         self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]
     ) -> None:
         ledger, by_id = self.place.ledgers[cluster], {file.id: file for file in self.place.files}
-        moved, renamed = (
-            {one.id: one.original.id for one in to.recognised},
-            {one.id for one in to.renamed},
-        )
+        moved = {one.id: one.original.id for one in to.recognised}
+        renamed = {*moved.values(), *(one.original for one in ledger.values() if one.original)}
         for file in planned.files_for(cluster):
             id, window = (
                 file.id,
@@ -681,14 +671,13 @@ class History:
         inventory = Inventory()
         for file, one in ledger.items():
             found = Entries()
-            found.renamed = {each.original for each in ledger.values() if each.original}
-            for key, value in one.values(file):
-                if isinstance(value, MovedValue):
-                    found.moved = [*found.moved, Moved(cast("MovedKey", key), value)]
-                else:
-                    found.append(
-                        Entry(cast("ChunkKey", key), value, 1, 1, invalidated=False, archived=False)
-                    )
+            if one.original is not None:
+                found.aliases = {file: one.alias()}
+            else:
+                found += [
+                    Entry(key, value, 1, 1, invalidated=False, archived=False)
+                    for key, value in one.values(file)
+                ]
             inventory.add(found, "web")
         return inventory
 
@@ -782,7 +771,6 @@ def _no_cluster() -> Any:
         patch.setattr(plan_step, "_begin_to_connect", lambda context: None)
         patch.setattr(plan_step, "AskedCluster", AskedLedger)
         patch.setattr(plan_step, "_add_tuning", lambda *_: None)
-        patch.setattr(plan_step, "moved_records", moved_records)
         patch.setattr(plan_step, "say", lambda text: None)
         yield patch
 
@@ -853,7 +841,11 @@ def test_the_gaps_are_the_ticks_that_the_truth_says(
 
         patch.setattr(plan_step, "runtime", runtime_with(now=lambda: place.now))
         patch.setattr(AskedLedger, "place", place, raising=False)
-        patch.setattr(plan_step, "recognise", lambda *asked: recognised(place, asked[2], asked[4]))
+        patch.setattr(
+            plan_step,
+            "look_into",
+            lambda _, __, look, chunks, files: look_into(place, look, chunks, files, on_renamed),
+        )
         for tick, kinds in enumerate(there):
             for kind in kinds:
                 place.add(tick, kind)

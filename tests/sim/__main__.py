@@ -33,24 +33,24 @@ KINDS: dict[str, Callable[[World], None]] = {
     "growth": _habits(ships.Habits(grows=True)),
     "clusters": _habits(ships.Habits(clusters=2, grows=True)),
     "schedule": partial(schedule.play, habits=ships.Habits(grows=True)),
+    "renames": _habits(_RENAMES),
+    "unasked": _habits(replace(_RENAMES, clusters=2, unasked=True)),
+    "headers": _habits(ships.Habits(headers=True)),
+    "copies": _habits(replace(_RENAMES, copies=True)),
+    "zombies": _habits(replace(_RENAMES, zombies=True)),
+    "listing": _habits(replace(_RENAMES, while_listed=True)),
 }
 #: The same for faults that are known and open, with the finding of each. Nobody plays these unless
 #: they are named: move a line to ``KINDS`` when its fault is closed.
 OPEN: dict[str, Callable[[World], None]] = {
-    "renames": _habits(_RENAMES),
-    "unasked": _habits(replace(_RENAMES, clusters=2, unasked=True)),  # C2
-    "headers": _habits(ships.Habits(headers=True)),  # C3 a, b
-    "copies": _habits(replace(_RENAMES, copies=True)),  # C3 c
-    "zombies": _habits(replace(_RENAMES, zombies=True)),  # C4
     "named": partial(schedule.play, habits=ships.Habits(names=True)),  # C7
-    "listing": _habits(replace(_RENAMES, while_listed=True)),  # C10
 }
 ALL = KINDS | OPEN
 #: Seeds that once failed, one a line: kind, number, and the fault. They are played first, but for
 #: those that say `open`.
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Share of the time that goes to each kind.
-_SHARES = {"lanes": 0.5, "runs": 0.15, "growth": 0.1, "clusters": 0.1, "schedule": 0.15}
+_SHARES = {"lanes": 0.4} | dict.fromkeys([kind for kind in KINDS if kind != "lanes"], 0.06)
 _SEEDS_BETWEEN_COLLECTIONS, _MOST_FAILURES, _SHOWN_LINES = 20, 3, 40
 _NOT_SHOWN = ("has epoch", "is delayed", "arrives late", "is refused: ", " adds ")
 

@@ -3,10 +3,9 @@ Spark and without a JVM. Each task attempt runs in a simulated process of its ow
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,23 +14,21 @@ import xxhash
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Cause, FoundFile, Listed, Proof, Scan, ToProve
+from shipper.driver.decide import Beginning
+from shipper.driver.engine import Cause, FoundFile, Listed, Scan, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
-from shipper.ledger.heads import HEAD_BYTES, head_of
+from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
 from shipper.worker import task as sink_task
-from shipper.worker.cut import split_slices
 from shipper.worker.order import ShipOrder
-from shipper.worker.prove import sums_of
 from shipper.worker.receipt import Receipt
-from spark_jobs import proof
 from tests.sim.primitives import Future
-from tests.sim.source import LINE_BYTES, ROOT, SimSource, topic_of
+from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SimSource, SourceFile, topic_of
 from tests.sim.world import Process, world
 
 _SLICE = 5
@@ -107,18 +104,14 @@ class FilesEngine:
         self.source.listed_by.remove(process)
         return Listed(list(found.values()))
 
-    def look_at(self, files: Sequence[PlannedFile]) -> dict[FileId, bytes]:
-        beginnings = {}
+    def look_at(self, files: Sequence[PlannedFile]) -> None:
         for planned in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
             if file is None or file.size_bytes < planned.size_bytes:
                 planned.problem, planned.passing = "it is gone", True
             elif planned.size_bytes:
-                head = (file.line(0) + b"\n")[:HEAD_BYTES]
-                beginnings[planned.id] = head
-                planned.format, planned.head = "plain", head_of(head)
-        return beginnings
+                planned.format, planned.head = "plain", _head_of(file)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         runtime.sleep(0.001)
@@ -143,38 +136,22 @@ class FilesEngine:
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         pass
 
-    def prove(
-        self, cluster: Cluster, schema_ids: Mapping[str, int], wanted: Sequence[ToProve]
-    ) -> list[Proof]:
-        """Prove as Spark's job does, but for Spark."""
-
-        @contextmanager
-        def reading(_: Any, pieces: Any, *__: Any, **___: Any) -> Iterator[Any]:
-            yield SimpleNamespace(frame=pieces, reports=list)
-
-        def sum_up(pieces: Any, order: Any) -> Any:
-            batches = (b for piece in pieces for b in self.batches(piece, piece.split, []))
-            return sums_of(split_slices(batches, 1 << 20, order.splits), order)
-
-        class Frame(list):  # type: ignore[type-arg]
-            columns = ("split", "value", "checksum", "topic")
-
-            def select(self, *_: str) -> Frame:
-                return self
-
-        replaced = {
-            "reading": reading,
-            "records": lambda frame, *_: Frame(frame),
-            "sum_up": sum_up,
-        }
-        before = {name: getattr(proof, name) for name in replaced}
-        for name, value in replaced.items():
-            setattr(proof, name, value)
-        try:
-            return proof.prove(None, self.pipeline, cluster, schema_ids, wanted)  # type: ignore[arg-type]
-        finally:
-            for name, value in before.items():
-                setattr(proof, name, value)
+    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+        found = list[Mapping[int, Beginning]]()
+        for planned, lengths in files:
+            runtime.sleep(0.001)
+            file = self.source.files.get(planned.path)
+            if file is None or not _is_planned(file, planned):
+                planned.problem, planned.passing = "it is gone", True
+                found.append({})
+                continue
+            sums = {
+                n: content_of(file, 0, n // LINE_BYTES) for n in lengths if n <= file.size_bytes
+            }
+            found.append(
+                {n: Beginning(sum_, True, n == file.size_bytes) for n, sum_ in sums.items()}
+            )
+        return found
 
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
@@ -189,9 +166,7 @@ class FilesEngine:
         end = min(piece.end, planned.size_bytes)
         file = self.source.files.get(planned.path)  # once it is open, it may be renamed
         while True:
-            if file is None or (file.size_bytes, file.modified_ms) != (
-                planned.size_bytes, planned.modified_ms,
-            ):  # fmt: skip
+            if file is None or not _is_planned(file, planned):
                 yield _batch(~(number ^ _LOWEST), [None])
                 read = lines_read * LINE_BYTES
                 gone = PieceReport(number, read, read, lines_read, "it is gone", passing=True)
@@ -204,8 +179,9 @@ class FilesEngine:
             yield _batch(number, lines)
             lines_read += len(lines)
             runtime.sleep(0.01)
-        yield _batch(number ^ _SECOND, [None])
-        read = lines_read * LINE_BYTES
+        read, first = lines_read * LINE_BYTES, piece.start // LINE_BYTES
+        content = content_of(file, first, first + lines_read)
+        yield _batch(number ^ _SECOND, [f"{read} {read} {content}".encode()])
         reports.append(PieceReport(number, read, read, lines_read, ""))
 
 
@@ -283,6 +259,25 @@ class SimJob:
 
     def read_so_far(self) -> object:
         return None
+
+
+def _is_planned(file: SourceFile, planned: PlannedFile) -> bool:
+    return (file.size_bytes, file.modified_ms) == (planned.size_bytes, planned.modified_ms)
+
+
+def _head_of(file: SourceFile) -> str:
+    """The head of HEAD_LINES lines: a file of fewer is as short as a header is elsewhere."""
+    beginning = b"".join(file.line(i) + b"\n" for i in range(min(HEAD_LINES, file.lines)))
+    return f"{len(beginning)}:{xxhash.xxh64_hexdigest(beginning)}"
+
+
+def content_of(file: SourceFile, first: int, end: int) -> ByteSum:
+    """The sum of lines [first, end). CRC-32 is enough here: of nothing but zeros, the other sum
+    adds up as well."""
+    crc = 0
+    for index in range(first, end):
+        crc = zlib.crc32(b"\n", zlib.crc32(file.line(index), crc))
+    return ByteSum((end - first) * LINE_BYTES, crc, 0)
 
 
 def _batch(split: int, lines: Sequence[bytes | None]) -> pa.RecordBatch:

@@ -12,6 +12,8 @@ from tests.sim.world import EPOCH, Process, World
 
 LINE_BYTES, SPLIT_LINES = 4096, 16  # a split has 64 KiB, the least that a pipeline takes
 SPLIT_BYTES = LINE_BYTES * SPLIT_LINES
+#: Of which a head is made: one line alone is as short as a header.
+HEAD_LINES = 2
 ROOT = "file:///logs/"
 _HEADER = b"time,service,status".ljust(LINE_BYTES - 1, b".")
 

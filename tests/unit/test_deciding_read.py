@@ -86,7 +86,7 @@ def answer(found: Any) -> Any:
     if hasattr(found, "files"):
         return len(found.files.by_path.get(FILE.path, {}))
     if hasattr(found, "splits") or hasattr(found, "chunks"):
-        return found.chunks.records_by_topic(found.chunks.splits)["t"]
+        return found.chunks.records_by_topic(found.chunks.starts)["t"]
     return len(found) if isinstance(found, list) else chunk().key in found
 
 

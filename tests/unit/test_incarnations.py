@@ -51,7 +51,7 @@ def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileI
 def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
     topic_id: str | None, present: dict[str, str | None], gone: bool
 ) -> None:
-    assert is_gone("t", replace(VALUE, topic_id=topic_id), present) is gone
+    assert is_gone("t", topic_id, present) is gone
     assert bool(gone_ids(chunks((0, 10, "t", topic_id)), present)) is gone
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from shipper.driver.pending import pending
 from shipper.errors import LedgerDamaged, LedgerOutdated, SourceError
 from shipper.ledger.codec import (
     decode,
@@ -34,6 +33,7 @@ from shipper.ledger.records import (
 from shipper.types import FileId, LogRecord, SplitId
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of
+from tests.samples.decisions import decided
 from tests.samples.ledger import announced, chunk_value
 
 FILE = FileId("s3a://logs/a\u00e4\n.log", 100, 1_700_000_000_000)
@@ -99,16 +99,15 @@ class TestCompleteness:
 
 class TestRemaining:
     def left(self, chunks, **options):
-        settings = {"digest": "d1", "reship": False, "on_replaced": "fail"} | options
-        return pending({FILE: [0]}, chunks, **settings)
+        return decided([FILE], chunks, **{"digest": "d1"} | options)
 
     def test_a_complete_file_is_not_shipped_again(self):
         found = self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=True))))
-        assert (found.complete, found.left, found.records_there) == ([FILE], [], {FILE: 50})
+        assert (found.complete, found.left, found.records) == ([FILE], [], {FILE: 50})
 
     def test_a_begun_file_is_left_and_its_records_are_known(self):
         found = self.left(Chunks("web").feed(log(chunk(0, 50, 50))))
-        assert (found.left, found.partial, found.records_there) == ([FILE], [FILE], {FILE: 50})
+        assert (found.left, found.partial, found.records) == ([FILE], [FILE], {FILE: 50})
 
     def test_a_file_begun_under_another_transform_is_refused(self):
         with pytest.raises(SourceError, match=r"in part under another transform.*--reship"):
@@ -124,7 +123,7 @@ class TestRemaining:
             self.left(chunks, etags={FILE: "two"})
         with pytest.raises(SourceError, match="replaced after being shipped"):
             self.left(chunks, etags={FILE: "two"}, digest="d2")
-        assert self.left(chunks, etags={FILE: "two"}, on_replaced="skip").skipped == [FILE]
+        assert self.left(chunks, etags={FILE: "two"}, on_replaced="skip").of("skip") == [FILE]
         anew = self.left(chunks, etags={FILE: "two"}, on_replaced="reship")
         assert (anew.left, set(anew.void)) == ([FILE], {FILE})
 
@@ -145,15 +144,8 @@ class TestRemaining:
             chunk(0, 50, 50, end=True, split=SplitId(before, 0)),
         ]
         chunks = Chunks("web").feed(log(*there))
-        splits_of = {file: [0] for file in (begun, replaced, other)}
-        found = pending(
-            splits_of,
-            chunks,
-            digest="d2",
-            reship=False,
-            on_replaced="fail",
-            late={begun, replaced, other},
-        )
+        files = (begun, replaced, other)
+        found = decided(files, chunks, digest="d2", late={begun, replaced, other})
         assert found.left == [other]
         assert set(found.refused) == {begun, replaced}
 
@@ -164,7 +156,7 @@ class TestRemaining:
         ):
             self.left(begun, spark="4.2")
         assert self.left(begun, spark="4.1").partial == [FILE]
-        assert self.left(begun, spark="4.2", reship=True).left == [FILE]
+        assert self.left(begun, spark="4.2", reship_below=9).left == [FILE]
         assert self.left(
             begun.feed(log(chunk(50, 60, 10, end=True, spark="4.1"))), spark="4.2"
         ).complete == [FILE]
@@ -191,7 +183,7 @@ class TestRemaining:
         chunks = Chunks("web").feed(log(chunk(0, 50, 50, end=True, split=SplitId(older, 0))))
         with pytest.raises(SourceError, match="replaced after being shipped"):
             self.left(chunks)
-        assert self.left(chunks, on_replaced="skip").skipped == [FILE]
+        assert self.left(chunks, on_replaced="skip").of("skip") == [FILE]
         found = self.left(chunks, on_replaced="reship")
         assert found.left == [FILE]
         assert older in found.void
@@ -223,8 +215,7 @@ class TestBytes:
         )
 
     def remaining(self, chunks, splits, **settings):
-        asked = {"digest": "d1", "reship": False, "on_replaced": "fail"} | settings
-        return pending({FILE: range(splits)}, chunks, **asked)
+        return decided([FILE], chunks, splits=splits, **{"digest": "d1"} | settings)
 
     @pytest.mark.parametrize(
         "reads", [(100,), (101,), (40, 60), (40, 61), (0, 100), (None,), (7, None)]
@@ -245,7 +236,7 @@ class TestBytes:
         found = self.remaining(chunks, len(reads), late={FILE})
         assert (found.complete, found.left) == ([], [])
         assert "its size is 100" in found.refused[FILE]
-        assert self.remaining(chunks, len(reads), reship=True).left == [FILE]
+        assert self.remaining(chunks, len(reads), reship_below=9).left == [FILE]
 
     def test_it_is_no_complete_file_of_its_window_and_verify_names_it(self):
         records = log(chunk(0, 50, 50, end=True, read=99))

@@ -11,10 +11,10 @@ import pytest
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.context import RunContext
+from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.lookback import LookBack, late_files
-from shipper.driver.pending import Pending
 from shipper.driver.plan import _list
 from shipper.errors import SourceError
 from shipper.report.run_folder import RunFolder
@@ -141,9 +141,8 @@ def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_pat
         {"c": MIDNIGHT},
         files={file: ListedFile(file, "") for file in late},
     )
-    found = late_files(
-        context, back, {"c": Pending(left=late)}, [ListedFile(FileId("own", 90, 3), "")]
-    )
+    left = Decisions([FileDecision(file, "new", "ship") for file in late])
+    found = late_files(context, back, {"c": left}, [ListedFile(FileId("own", 90, 3), "")])
     assert [file.path for file in found] == [f"small{n}" for n in range(5)]
     reasons = {left.path: left.reason for left in back.left_out}
     assert reasons.keys() == {"old and large", "never", "small5"}

@@ -116,7 +116,7 @@ def planned(format="plain", size=100, **more):
         (planned(), 100, 100, 100, ""),
         (planned(), 101, 100, 100, ""),  # no end behind the last line
         (planned(bom=True), 97, 97, 100, ""),
-        (planned(), 99, 100, 100, "its lines have 99 bytes, and 100 is the file's size"),
+        (planned(), 99, 100, 100, "its lines have 99 bytes, and 100 are to be read"),
         (planned(), 102, 100, 100, "its lines have 102 bytes"),
         (planned("gzip"), 5000, 5000, 100, ""),
         (planned("gzip"), 4000, 5000, 100, "its lines have 4,000 bytes, and 5,000 were unpacked"),

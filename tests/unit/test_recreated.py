@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shipper.driver import recreated as module
-from shipper.driver.pending import Pending
+from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.recreated import judge, look_again, refuse_late
 from shipper.errors import ClusterError
 from shipper.ledger.fold import Chunks
@@ -67,8 +67,8 @@ def test_what_is_lost_does_not_count_as_there() -> None:
 def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again() -> None:
     lost = judged(Client(t="B"), chunks()).lost
     for policy in ("fail", "resend"):
-        left = Pending(left=[OWN, LATE], partial=[LATE])
-        refuse_late(left, lost, {LATE}, policy)  # type: ignore[arg-type]
+        each = [FileDecision(OWN, "new", "ship"), FileDecision(LATE, "rest", "ship", begun=True)]
+        left = refuse_late(Decisions(each, {LATE}), lost, policy)  # type: ignore[arg-type]
         if policy == "resend":
             assert (left.left, left.refused) == ([OWN, LATE], {})
         else:

@@ -153,4 +153,4 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
     settings: Any = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
     fences: Any = CommitsUntilItIsFenced(ledger)
     found = takeover.take_over(ledger, settings, "near", "ours", 1, 1, ["a.log"], fences=fences)
-    assert found.chunks.records_by_topic([split]) == {"t": 10}
+    assert found.chunks.records_by_topic([split.file]) == {"t": 10}

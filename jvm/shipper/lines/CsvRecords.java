@@ -70,6 +70,7 @@ final class CsvRecords extends PieceRecords {
         if (names == null) {
             passSeparator();
             names = framing.columns().isEmpty() ? header() : framing.columns();
+            passDelivered();
         }
         if (!row()) {
             return false;
@@ -106,6 +107,20 @@ final class CsvRecords extends PieceRecords {
             throw new IOException("its first line says that \"" + found.group(1) + "\" is between its fields: set `source.csv.delimiter`");
         }
         at = found.end();
+    }
+
+    /** Passes over the rows that were shipped when the file had no others. */
+    private void passDelivered() throws IOException {
+        while (consumed() < piece.from() && line()) {
+            // Up to what was added.
+        }
+        if (piece.from() > 0 && consumed() > piece.from()) {
+            throw new IOException("the row that was its last one goes on: what was shipped of it ends inside of quotes");
+        }
+    }
+
+    private long consumed() {
+        return whole.position() - (filled - at);
     }
 
     /** Where field `i` begins in the row. */
@@ -151,22 +166,23 @@ final class CsvRecords extends PieceRecords {
     /** Goes to the next row that is no empty line; false at the end of the file. */
     private boolean row() throws IOException {
         do {
-            used = 0;
-            fields = 0;
-            quoted = false;
-            malformed = false;
-            ascii = true;
-            dropped = false;
-            beyond = 0;
-            lineEnds = 0;
-            if (!fields()) {
+            if (!line()) {
                 return false;
             }
         } while (fields == 1 && used == 0 && !quoted && !dropped);
         return true;
     }
 
-    private boolean fields() throws IOException {
+    /** Goes to the next row, which may be an empty line; false at the end of the file. */
+    private boolean line() throws IOException {
+        used = 0;
+        fields = 0;
+        quoted = false;
+        malformed = false;
+        ascii = true;
+        dropped = false;
+        beyond = 0;
+        lineEnds = 0;
         int delimiter = framing.delimiter() & 0xff;
         int quote = framing.quote();
         At state = At.START;

@@ -7,6 +7,7 @@ import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -132,6 +133,63 @@ public final class Folder {
         return out.packed();
     }
 
+    /**
+     * Sums of the beginnings of files' content.
+     *
+     * @param files packed: a count, and for each its path, its format (`plain` for the bytes as they are stored) and its ETag, its size and its time of
+     *     modification in ms as they were listed, and a count and the lengths of its beginnings, in rising order
+     * @return packed: for each a number as of {@link #heads}, and a text: if it is 1, for each length the sum (empty if the content is shorter), a space, 1 if
+     *     a line ends there and 0 if not, each with a semicolon behind it, and the content's length (-1 if it is longer); else why not
+     */
+    public static String sums(Configuration conf, byte[] files) throws IOException {
+        DataInputStream in = Packed.reader(files);
+        Map<Piece, long[]> wanted = new LinkedHashMap<>();
+        for (long left = in.readLong(); left > 0; left--) {
+            String path = Packed.text(in);
+            String format = Packed.text(in);
+            String etag = Packed.text(in);
+            Piece file = new Piece(path, "", "", format, etag, in.readLong(), in.readLong(), 0, Long.MAX_VALUE, wanted.size(), Long.MAX_VALUE, 0);
+            long[] lengths = new long[(int) in.readLong()];
+            for (int i = 0; i < lengths.length; i++) {
+                lengths[i] = in.readLong();
+            }
+            wanted.put(file, lengths);
+        }
+        Packed.Writer out = new Packed.Writer();
+        Configuration configured = Content.configured(conf);
+        for (Object found : inParallel(List.copyOf(wanted.entrySet()), one -> sums(configured, one.getKey(), one.getValue()))) {
+            if (found instanceof Exception error) {
+                out.number(Access.isSilent(error) ? 3 : Access.isPassing(error) ? 2 : 0).text(Access.why(error));
+            } else {
+                out.number(1).text((String) found);
+            }
+        }
+        return out.packed();
+    }
+
+    private static Object sums(Configuration conf, Piece file, long[] lengths) {
+        StringBuilder found = new StringBuilder();
+        byte[] buffer = new byte[64 * 1024];
+        try (Content.Stored stored = Content.open(file, conf); InputStream content = Content.unpacked(stored, file.format(), conf)) {
+            Summed summed = new Summed(content, 0);
+            int last = -1;
+            for (long length : lengths) {
+                int count = 0;
+                while (summed.position() < length && count >= 0) {
+                    count = summed.read(buffer, 0, (int) Math.min(buffer.length, length - summed.position()));
+                    last = count > 0 ? buffer[count - 1] : last;
+                }
+                found.append(summed.position() < length ? "" : summed.sum()).append(' ').append(last == '\n' ? 1 : 0).append(';');
+            }
+            long position = summed.position();
+            return found.append(summed.read(buffer, 0, 1) > 0 ? -1 : position).toString();
+        } catch (IOException error) {
+            return explained(conf, new Path(file.path()), error);
+        } catch (RuntimeException error) {
+            return error;
+        }
+    }
+
     /** A file's bytes as they are stored. */
     public static FSDataInputStream open(Configuration conf, String path) throws IOException {
         Path found = new Path(path);
@@ -196,7 +254,7 @@ public final class Folder {
 
     private static byte[] rows(FileStatus file, String format, Configuration conf, int count) throws IOException {
         Piece all = new Piece(
-                file.getPath().toString(), "", "", format, "", file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE);
+                file.getPath().toString(), "", "", format, "", file.getLen(), file.getModificationTime(), 0, file.getLen(), 0, Long.MAX_VALUE, 0);
         ByteArrayOutputStream found = new ByteArrayOutputStream();
         try (PieceRecords rows = PieceRecords.open(all, new LineSource.Limits(count, count, null, false, 0), conf)) {
             while (found.size() < count && rows.next()) {

@@ -15,6 +15,12 @@ final class NewlineReader {
     /** The buffer's bytes, a character each. */
     private String searched = "";
     private int next;
+    /** Of the lines that were read, but for those {@link #ahead}. */
+    private final Sum sum = new Sum();
+    private final Sum ahead = new Sum();
+    private Sum current = sum;
+    /** The buffer's bytes before are summed up. */
+    private int summed;
 
     NewlineReader(InputStream in, int bufferBytes) {
         this.in = in;
@@ -32,12 +38,13 @@ final class NewlineReader {
         long read = 0;
         while (read < most) {
             if (next == searched.length()) {
+                addToSum();
                 int count = in.read(buffer);
                 if (count <= 0) {
                     break;
                 }
                 searched = new String(buffer, 0, count, StandardCharsets.ISO_8859_1);
-                next = 0;
+                next = summed = 0;
             }
             int newline = searched.indexOf('\n', next);
             int stop = newline < 0 ? searched.length() : newline;
@@ -53,5 +60,40 @@ final class NewlineReader {
             }
         }
         return read;
+    }
+
+    private void addToSum() {
+        current.add(buffer, summed, next - summed);
+        summed = next;
+    }
+
+    /** Of the lines that were read since the beginning or since {@link #restart}, and are not ahead. */
+    Sum sum() {
+        addToSum();
+        return sum;
+    }
+
+    /** Forgets the lines that were read. */
+    void restart() {
+        addToSum();
+        sum.clear();
+        ahead.clear();
+        current = sum;
+    }
+
+    /** What is read from now on does not belong to the sum, unless it is taken. */
+    void lookAhead() {
+        addToSum();
+        ahead.clear();
+        current = ahead;
+    }
+
+    /** The lines ahead belong to the sum. */
+    void take() {
+        if (current == ahead) {
+            addToSum();
+            sum.append(ahead);
+            ahead.clear();
+        }
     }
 }

@@ -44,14 +44,18 @@ final class PieceLines extends PieceRecords {
         if (isCut && piece.format().equals("plain")) {
             stored.seek(position);
             lines = new NewlineReader(stored, BUFFER);
-            if (position > 0) {
+            if (position > piece.from()) {
                 // A line that goes over the whole piece is not read to its end by each piece that it goes over.
                 position += lines.readLine(record, 0, end - position + 1);
+                lines.restart();
             }
-        } else if (isCut && cutsBzip2 && piece.format().equals("bzip2")) {
+        } else if (isCut && cutsBzip2 && piece.format().equals("bzip2") && piece.from() == 0) {
             beginBzip2();
         } else {
             InputStream in = text(framing);
+            if (in != null) {
+                in.skipNBytes(piece.from());
+            }
             end = in == null ? -1 : Long.MAX_VALUE;
             lines = in == null ? null : new NewlineReader(in, BUFFER);
         }
@@ -67,6 +71,7 @@ final class PieceLines extends PieceRecords {
         end = in.getAdjustedEnd();
         if (in.getAdjustedStart() != 0) {
             lines.readLine(record, 0, Long.MAX_VALUE);
+            lines.restart();
         }
     }
 
@@ -98,6 +103,27 @@ final class PieceLines extends PieceRecords {
             throw new IOException("its blocks unpacked to nothing");
         }
         return false;
+    }
+
+    @Override
+    Sum sum() throws IOException {
+        return whole == null && lines != null ? lines.sum() : super.sum();
+    }
+
+    /** The lines that were read belong to another piece. */
+    void forget() {
+        if (lines != null) {
+            lines.restart();
+        }
+    }
+
+    /** The next lines belong to this piece if they are taken. */
+    void lookAhead() {
+        lines.lookAhead();
+    }
+
+    void take() {
+        lines.take();
     }
 
     boolean mayHaveMore() throws IOException {

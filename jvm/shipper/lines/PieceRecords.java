@@ -23,6 +23,8 @@ abstract class PieceRecords implements Closeable {
     /** Bytes of the record, with those that {@link #keep} left out. */
     long length;
     long unpacked;
+    /** The content, where it is read from its beginning to its end. */
+    Summed whole;
     private final Deque<Closeable> opened = new ArrayDeque<>();
 
     PieceRecords(Piece piece, int maxLine, Configuration conf) {
@@ -60,7 +62,12 @@ abstract class PieceRecords implements Closeable {
 
     /** Bytes of the file that this piece accounts for: those of all its pieces are its size. -1 where nobody can say: pieces of bzip2 overlap. */
     long stored() {
-        return piece.format().equals("bzip2") ? -1 : stored.count();
+        return piece.format().equals("bzip2") ? -1 : stored.count() - (piece.format().equals("plain") ? piece.from() : 0);
+    }
+
+    /** The sum of the content that this piece accounts for: those of a file's pieces make up that of the file. To be asked at the piece's end. */
+    Sum sum() throws IOException {
+        return whole == null ? new Sum() : whole.sum();
     }
 
     /** Zeros behind what is packed, as far as was read. */
@@ -87,14 +94,15 @@ abstract class PieceRecords implements Closeable {
 
     /** The file's content from its beginning to its end, unpacked; null if another piece has it. */
     final InputStream content() throws IOException {
-        if (piece.start() > 0) {
+        if (piece.start() > piece.from()) {
             return null; // what unpacks snappy and lz4 would read the header again, which counts
         }
         if (piece.format().equals("bzip2")) {
             Bzip2Blocks.check(stored);
             stored.seek(0);
         }
-        return opened(Content.unpacked(stored, piece.format(), conf));
+        whole = opened(new Summed(Content.unpacked(stored, piece.format(), conf), piece.from()));
+        return whole;
     }
 
     /** The same as text in UTF-8. */

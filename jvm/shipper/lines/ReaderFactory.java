@@ -51,6 +51,7 @@ record ReaderFactory(
         /** Of the piece that was read last, -1 where nobody can say: see {@link PieceRecords}. */
         private long stored;
         private long unpacked;
+        private String sum;
         private long longBytes;
         /** What is still to be given: of blocks, and of what stands for a file or for a piece's end. */
         private final Queue<Runnable> rows = new ArrayDeque<>();
@@ -104,6 +105,7 @@ record ReaderFactory(
             } else if (records == null) {
                 Piece piece = pieces[++at];
                 stored = unpacked = -1;
+                sum = "";
                 if (piece.format().equals("unreadable")) {
                     standForFile(piece);
                     endRow();
@@ -121,6 +123,7 @@ record ReaderFactory(
                 }
                 if (!more) {
                     giveBlock();
+                    sum = limits.ends() ? records.sum().toString() : "";
                     end(null);
                     endRow();
                     return false;
@@ -277,7 +280,7 @@ record ReaderFactory(
             for (int i = 0; i < columns.length; i++) {
                 row.setNullAt(i);
             }
-            String sizes = stored + " " + unpacked;
+            String sizes = stored + " " + unpacked + " " + sum;
             names(piece);
             set("value", content);
             set("record_number", mark == UNREADABLE ? 1L : null);
@@ -296,7 +299,7 @@ record ReaderFactory(
         }
 
         /**
-         * The row that says: this is all of the piece, with the bytes that the reader took from the file and made of them. That no row follows says nothing: what fails on the way here, this reader or an expression of
+         * The row that says: this is all of the piece, with the bytes that the reader took from the file and made of them, and the sum of its content. That no row follows says nothing: what fails on the way here, this reader or an expression of
          * the pipeline's, ends the stream to Python as if there were no more.
          */
         private void ended() {

@@ -31,10 +31,13 @@ final class StartedRecords extends PieceRecords {
     void begin() throws IOException {
         lines.begin();
         do {
+            if (piece.start() > piece.from()) {
+                lines.forget();
+            }
             before = lines.unpacked();
             begins = lines.next();
-        } while (begins && piece.start() > 0 && !matches());
-        unpacked = begins || piece.start() > 0 ? 0 : lines.unpacked(); // a byte order mark and nothing else
+        } while (begins && piece.start() > piece.from() && !matches());
+        unpacked = begins || piece.start() > piece.from() ? 0 : lines.unpacked(); // a byte order mark and nothing else
     }
 
     private boolean matches() throws IOException {
@@ -62,16 +65,25 @@ final class StartedRecords extends PieceRecords {
 
     /** Appends the line to the record, and reads the next one; false if there is none. */
     private boolean add() throws IOException {
+        lines.take();
         keep(lines.bytes(), 0, lines.size());
         unpacked += lines.unpacked() - before;
         before = lines.unpacked();
         begins = lines.mayHaveMore();
+        if (!begins) {
+            lines.lookAhead();
+        }
         return lines.read() > 0;
     }
 
     @Override
     long stored() {
         return lines.stored();
+    }
+
+    @Override
+    Sum sum() throws IOException {
+        return lines.sum();
     }
 
     @Override

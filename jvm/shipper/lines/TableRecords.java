@@ -31,6 +31,25 @@ abstract class TableRecords extends PieceRecords {
         return position >= piece.start() && position < piece.end();
     }
 
+    /** As it is stored: of rows that are made nobody could sum up the beginning. */
+    @Override
+    final Sum sum() throws IOException {
+        Sum found = new Sum();
+        byte[] buffer = new byte[64 * 1024];
+        try (Content.Stored again = Content.open(piece, conf)) {
+            again.seek(piece.start());
+            for (long left = piece.end() - piece.start(); left > 0;) {
+                int count = again.read(buffer, 0, (int) Math.min(buffer.length, left));
+                if (count <= 0) {
+                    throw new Access.Changed("it has become shorter while it was read: run the window again, the plan is made anew");
+                }
+                found.add(buffer, 0, count);
+                left -= count;
+            }
+        }
+        return found;
+    }
+
     @Override
     final boolean next() throws IOException {
         try {

@@ -1,0 +1,161 @@
+"""Facts about the files that a ledger does not know: of which delivered files they may be the
+content, and the sums that decide it (docs/adr/0037).
+
+Facts are about bytes. They cannot be out of date unless a file changes, and then it is another
+file. What the plan has found is kept with its files, and the ship asks for no more than is missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shipper.driver.context import RunContext
+from shipper.driver.decide import Beginning, LookedInto, Original, distance
+from shipper.driver.engine import FoundFile, ToSum
+from shipper.driver.formats import PLAIN
+from shipper.driver.recreated import judge
+from shipper.kafka.admin import ClusterAdmin
+from shipper.ledger.fold import Chunks
+from shipper.ledger.log import LedgerQuestion, ask_heads, ask_state
+from shipper.ledger.sums import ByteSum
+from shipper.report.plan_result import KnownBeginning, PlannedFile
+from shipper.types import FileId
+
+#: Originals of a file that are compared: many files may begin alike, as CSV files do.
+_MOST_ORIGINALS = 16
+_PACKED = (".gz", ".zst", ".lz4", ".snappy", ".deflate", ".bz2")
+
+Ask = Callable[[LedgerQuestion[Any]], Any]
+"""Asks the ledger: by a look, or for a decision."""
+
+
+@dataclass
+class Looking:
+    """What is known of files for a decision."""
+
+    chunks: Chunks
+    """What the ledger has of them, and of their originals."""
+    looked: Mapping[FileId, LookedInto] = field(default_factory=dict)
+
+
+def look_into(
+    context: RunContext,
+    client: ClusterAdmin,
+    ask: Ask,
+    chunks: Chunks,
+    files: Iterable[PlannedFile],
+) -> Looking:
+    """Find out what those of ``files`` may be that the ledger does not know. ``chunks``: what it
+    has at their paths. Notes the faults of files that cannot be read. Raises ShipperError."""
+    source = context.pipeline.source
+    overwritten = chunks.overwritten({file.id: file.etag for file in files if file.etag})
+    new = [
+        file
+        for file in files
+        if file.head and not file.problem and (not chunks.knows(file.id) or file.id in overwritten)
+    ]
+    if context.reship or not new:
+        return Looking(chunks)
+    begin_alike: Mapping[str, Collection[FileId]] = {}
+    if source.on_renamed == "recognise":
+        begin_alike = ask(ask_heads({file.head for file in new})).found
+    nearest = {head: _Nearest(files) for head, files in begin_alike.items()}
+    may_be = {
+        file.id: [
+            *(
+                one
+                for one in sorted(chunks.files_of_path.get(file.path, ()))
+                if one != file.id and source.on_replaced in ("fail", "continue")
+            ),
+            *(nearest[file.head].to(file) if file.head in nearest else ()),
+        ]
+        for file in new
+    }
+    paths = {one.path for ones in may_be.values() for one in ones}
+    if more := paths - {file.path for file in files}:
+        chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
+    there = context.engine.look_for(sorted(paths)) if paths else {}
+    originals = {
+        file.id: [
+            Original(one, chunks.content(one) if chunks.standing(one) == "complete" else None)
+            for one in sorted(may_be[file.id], key=lambda one: distance(one, file.id))
+            if chunks.knows(one)
+            and one not in chunks.succeeded
+            and not _lies_there(one, chunks.etags.get(one, ()), there[one.path])
+            and _fits(one, file)
+        ][:_MOST_ORIGINALS]
+        for file in new
+    }
+    _sum_up(context, new, originals)
+    return Looking(
+        chunks,
+        {
+            file.id: LookedInto(
+                file.head,
+                tuple(originals[file.id]),
+                {
+                    known.length: Beginning(ByteSum.parse(known.sum), known.ends_line, known.whole)
+                    for known in file.beginnings
+                    if known.sum
+                },
+            )
+            for file in new
+            if not file.problem
+        },
+    )
+
+
+def _sum_up(
+    context: RunContext, files: Sequence[PlannedFile], originals: Mapping[FileId, list[Original]]
+) -> None:
+    """Note the sums of the beginnings that decide, as far as they are not known."""
+    wanted = list[ToSum]()
+    for file in files:
+        known = {one.length for one in file.beginnings}
+        lengths = {one.content.length for one in originals[file.id] if one.content is not None}
+        if missing := lengths - known - {0}:
+            wanted.append(ToSum(file, sorted(missing)))
+    if not wanted:
+        return
+    with context.phases("recognising files"):
+        found = context.engine.sum_up(wanted)
+    for (file, asked), beginnings in zip(wanted, found, strict=True):
+        for length in () if file.problem else asked:
+            one = beginnings.get(length)
+            file.beginnings.append(
+                KnownBeginning(length=length)
+                if one is None
+                else KnownBeginning(
+                    length=length, sum=str(one.sum), ends_line=one.ends_line, whole=one.whole
+                )
+            )
+
+
+class _Nearest:
+    """Files with one head, by their times. A ledger may have one of each hour of some years."""
+
+    def __init__(self, files: Iterable[FileId]) -> None:
+        self._files = sorted(files, key=lambda one: (one.modified_ms, one))
+
+    def to(self, file: PlannedFile) -> list[FileId]:
+        at = bisect_left(self._files, file.modified_ms, key=lambda one: one.modified_ms)
+        around = self._files[max(0, at - _MOST_ORIGINALS) : at + _MOST_ORIGINALS]
+        elsewhere = [one for one in around if one.path != file.path]
+        return sorted(elsewhere, key=lambda one: distance(one, file.id))[:_MOST_ORIGINALS]
+
+
+def _fits(one: FileId, file: PlannedFile) -> bool:
+    """Return False for a plain file that is longer than ``file``: delivered, it is never shorter
+    now."""
+    return file.format != PLAIN or one.path.endswith(_PACKED) or one.size_bytes <= file.size_bytes
+
+
+def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
+    """Return True if the file still lies at its path. ETags are compared if there are any, as the
+    reader does: a listing may give milliseconds where the answer about one object gives seconds."""
+    if there.id is None or there.id.size_bytes != one.size_bytes:
+        return False
+    return there.etag in etags if there.etag and etags else there.id.modified_ms == one.modified_ms

@@ -1,0 +1,140 @@
+"""Which delivered files a new one may be, by a ledger in memory and a source that says what lies
+where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shipper.driver.decide import Beginning
+from shipper.driver.engine import FoundFile, ToSum
+from shipper.driver.looking import look_into
+from shipper.ledger.codec import encode_alias, encode_chunk
+from shipper.ledger.heads import HEAD_BYTES
+from shipper.ledger.log import LedgerLog, ask_state
+from shipper.ledger.records import CHUNKS, Alias, ChunkKey
+from shipper.ledger.sums import ByteSum
+from shipper.report.phases import Phases
+from shipper.report.plan_result import KnownBeginning, PlannedFile
+from shipper.types import FileId, SplitId
+from tests.doubles.memory_log import MemoryLog
+from tests.samples.config import cluster_of, pipeline_of
+from tests.samples.ledger import chunk_value
+
+HEAD, OTHER = f"{HEAD_BYTES}:{'a' * 16}", f"{HEAD_BYTES}:{'c' * 16}"
+OLD, PART = FileId("/logs/app.log", 2000, 5), FileId("/logs/part.log", 2000, 6)
+CONTENT = ByteSum(2000, 1, 2)
+VALUE = chunk_value(
+    last=20, end=True, records=20, digest="d", generation=3, splits=1, read=2000, sum=str(CONTENT),
+    head=HEAD,
+)  # fmt: skip
+
+
+class Source:
+    """What lies at paths, and the content of files."""
+
+    def __init__(self, *there: FileId) -> None:
+        self.there, self.read = {file.path: file for file in there}, list[tuple[str, list[int]]]()
+
+    def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
+        return {path: FoundFile(path, self.there.get(path)) for path in paths}
+
+    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+        self.read += [(file.path, list(lengths)) for file, lengths in files]
+        return [{CONTENT.length: Beginning(CONTENT, True, True)} for _ in files]
+
+
+def topic_with(*files: FileId, **fields: Any) -> MemoryLog:
+    topic = MemoryLog()
+    for file in files:
+        append(topic, file, **fields)
+    return topic
+
+
+def append(topic: MemoryLog, file: FileId, **fields: Any) -> None:
+    value = replace(VALUE, **fields)
+    topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
+
+
+def planned(path: str, size: int = 2000, modified_ms: int = 5, **fields: Any) -> PlannedFile:
+    defaults: dict[str, Any] = {"format": "plain", "head": HEAD, "splits": 1}
+    return PlannedFile(path=path, size_bytes=size, modified_ms=modified_ms, **defaults | fields)
+
+
+def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source: Any) -> Any:
+    pipeline = pipeline_of(source={"path": "/logs/", **of_source})
+    context = SimpleNamespace(pipeline=pipeline, reship=False, engine=source, phases=Phases())
+    ledger = LedgerLog(topic, cluster_of(), "web")  # type: ignore[arg-type]
+    client = SimpleNamespace(present_ids=lambda topics: dict.fromkeys(topics, ""))
+    chunks = ledger.look(ask_state({file.path for file in files})).chunks
+    return look_into(context, client, ledger.look, chunks, files).looked  # type: ignore[arg-type]
+
+
+def originals(found: Any, file: PlannedFile) -> list[tuple[str, bool]]:
+    """Path of each original, and whether its content is known."""
+    return [(one.file.path, one.content is not None) for one in found[file.id].originals]
+
+
+def test_an_original_is_whatever_was_delivered_whole_and_is_gone() -> None:
+    new, topic = planned("/logs/app.log.1"), topic_with(OLD)
+    append(topic, PART, end=False, sum=None, read=None)
+    found = looked(topic, Source(), new)
+    assert originals(found, new) == [("/logs/app.log", True), ("/logs/part.log", False)]
+    assert found[new.id].beginnings == {2000: Beginning(CONTENT, True, True)}
+    successor = OLD._replace(size_bytes=7, modified_ms=9)
+    assert originals(looked(topic, Source(successor, PART), new), new) == [("/logs/app.log", True)]
+    copy = planned("/logs/copy.log")
+    assert originals(looked(topic, Source(OLD, PART), copy), copy) == []
+
+
+def test_a_file_that_has_an_heir_is_nobody_elses_original_and_the_heir_is() -> None:
+    heir, topic = FileId("/logs/app.log.1", 2000, 5), topic_with(OLD)
+    alias = Alias(
+        *OLD, whole=True, sum=str(CONTENT), read=2000, generation=4, run_id="r", window="w",
+        records={"t": 20}, topic_ids={}, head=HEAD,
+    )  # fmt: skip
+    topic.append("", CHUNKS, encode_alias("web", heir, alias))
+    new = planned("/logs/app.log.2")
+    assert originals(looked(topic, Source(), new), new) == [("/logs/app.log.1", True)]
+
+
+def test_what_the_pipeline_does_not_want_is_not_looked_for() -> None:
+    new, grown = planned("/logs/app.log.1"), planned("/logs/app.log", 2500, 9)
+    topic = topic_with(OLD)
+    assert originals(looked(topic, Source(), new, on_renamed="ship"), new) == []
+    assert originals(looked(topic, Source(), grown, on_renamed="ship"), grown) == [
+        ("/logs/app.log", True)
+    ]
+    assert originals(looked(topic, Source(), grown, on_replaced="skip"), grown) == []
+    assert looked(topic, Source(), planned("/logs/app.log")) == {}, "the ledger knows it"
+    assert looked(topic, Source(), planned("/logs/new.log", problem="denied")) == {}
+
+
+def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> None:
+    topic, source = topic_with(OLD, OLD._replace(path="/logs/b.log")), Source()
+    append(topic, OLD._replace(path="/logs/c.log", size_bytes=9), sum="9:0000000100000002", read=9)
+    new = planned("/logs/app.log.1")
+    for _ in range(2):
+        looked(topic, source, new)
+    assert source.read == [("/logs/app.log.1", [9, 2000])]
+    assert KnownBeginning(length=9) in new.beginnings, "it is shorter, and is not asked again"
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_of_very_many_files_that_begin_alike_the_nearest_are_compared(count: int) -> None:
+    """C8: each hour's file has the same header, for months."""
+    old = [FileId(f"/logs/{n}.csv", 2000, 1000 * n) for n in range(3_000)]
+    found = looked(
+        topic_with(*old),
+        Source(),
+        *[planned(f"/logs/new{n}", modified_ms=5000 * n) for n in range(count)],
+    )
+    for number in range(count):
+        new = planned(f"/logs/new{number}", modified_ms=5000 * number)
+        of_it = found[new.id].originals
+        assert len(of_it) == 16
+        assert of_it[0].file.modified_ms == 5000 * number
