@@ -271,47 +271,50 @@ def test_text_of_an_error_is_no_template(
     assert told(notices)[0]["text"] == "no file {{ 6 * 7 }} there"
 
 
-@pytest.mark.parametrize(
-    ("notifier", "arguments", "says"),
-    [
-        (
-            "file_notifier.NoSuchNotifier",
-            {},
-            "cannot be imported (module 'file_notifier' has no attribute 'NoSuchNotifier')",
-        ),
-        (
-            "airflow.providers.pigeon.PigeonNotifier",
-            {},
-            "cannot be imported (No module named 'airflow.providers.pigeon')",
-        ),
-        (
-            "file_notifier.NoNotifier",
-            {},
-            "is no notifier: a subclass of airflow.sdk.BaseNotifier is needed",
-        ),
-        ("file_notifier.FileNotifier", {}, "missing a required argument: 'path'; see `with`"),
-        (
-            "file_notifier.FileNotifier",
-            {"path": "x", "tekst": "y"},
-            "got an unexpected keyword argument 'tekst'; see `with`",
-        ),
-    ],
-)
-def test_wrong_notifier_breaks_its_own_pipeline_and_no_other(
-    notifier: str, arguments: dict[str, str], says: str, config: Config, notify: Callable[..., None]
-) -> None:
-    notify({"notifier": notifier, "with": arguments})
+WRONG = [
+    (
+        "file_notifier.NoSuchNotifier",
+        {},
+        "cannot be imported (module 'file_notifier' has no attribute 'NoSuchNotifier')",
+    ),
+    (
+        "airflow.providers.pigeon.PigeonNotifier",
+        {},
+        "cannot be imported (No module named 'airflow.providers.pigeon')",
+    ),
+    (
+        "file_notifier.NoNotifier",
+        {},
+        "is no notifier: a subclass of airflow.sdk.BaseNotifier is needed",
+    ),
+    ("file_notifier.FileNotifier", {}, "missing a required argument: 'path'; see `with`"),
+    (
+        "file_notifier.FileNotifier",
+        {"path": "x", "tekst": "y"},
+        "got an unexpected keyword argument 'tekst'; see `with`",
+    ),
+]
+
+
+def test_wrong_notifiers_break_their_own_pipelines_and_no_other(config: Config) -> None:
+    faults = []
+    for number, (notifier, arguments, says) in enumerate(WRONG):
+        notify = json.dumps([{"notifier": notifier, "with": arguments}])
+        config.pipeline(f"w{number}", more=f"notify: {notify}\n")
+        where = f"config/pipelines/w{number}.yaml:8:23: notify[0].notifier"
+        faults.append(f"{where}: {notifier}: {says}")
     config.pipeline("good")
     found = dags()
-    assert set(found) == {"web", "good"}
-    assert "plan" in found["good"].task_ids
-    assert found["web"].task_ids == ["show_faults"]
-    fault = f"config/pipelines/web.yaml:8:23: notify[0].notifier: {notifier}: {says}"
-    assert fault in found["web"].doc_md
+    assert "plan" in found.pop("good").task_ids
+    assert len(found) == len(WRONG)
+    for dag, fault in zip((found[name] for name in sorted(found)), faults, strict=True):
+        assert dag.task_ids == ["show_faults"]
+        assert fault in dag.doc_md
     done = validate(config)
     assert (done.returncode, json.loads(done.stdout)["pipelines"]) == (2, ["good"])
-    (shown,) = json.loads(done.stdout)["faults"]
-    assert fault in shown
+    shown = json.loads(done.stdout)["faults"]
+    assert len(shown) == len(faults)
+    assert all(any(fault in one for one in shown) for fault in faults)
     assert validate(config, "--no-sql").stdout == ""
 
 
