@@ -165,6 +165,7 @@ def decoded(schema: Schema, value: bytes) -> Any:
     return found
 
 
+@pytest.mark.long
 def test_every_type_is_what_fastavro_reads(spark):
     schema = record(*((name, kind) for name, kind, _, _ in TYPES))
     text = "{" + ",".join(f'"{name}":{json_}' for name, _, json_, _ in reversed(TYPES)) + "}"

@@ -72,6 +72,7 @@ def test_wrong_sql_stops_a_run_before_anything_is_sent(world, records, code, say
     assert world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
     world.write_pipeline(source={"path": "elsewhere/{window_start:%Y}/", "settle": "0s"})
     world.fails(code=1, says=r"no files for window.*elsewhere/2026.*when_empty")
@@ -99,12 +100,14 @@ def test_an_unreachable_cluster_is_named_with_its_address(world):
     world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 .*clusters/local\.yaml")
 
 
+@pytest.mark.long
 def test_a_missing_topic_is_named_with_the_remedy(world):
     world.write_pipeline(topic="not.there")
     world.fails(code=1, says=r"topic not\.there, .*SHIP-403")
     assert world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_a_limit_stops_the_plan(world):
     world.write_log("b.log", b"two\n")
     world.write_pipeline(limits={"max_files": 1})
@@ -189,6 +192,7 @@ def as_an_ordinary_user():
     return ["setpriv", f"--bounding-set={capabilities}", f"--inh-caps={capabilities}"]
 
 
+@pytest.mark.long
 def test_a_file_in_whose_middle_an_expression_fails_is_not_whole(world):
     """Spark closes the stream to Python then, which looks there as if there were no more lines."""
     world.write_log("a.log", b"".join(b"line %d\n" % number for number in range(5_000)))

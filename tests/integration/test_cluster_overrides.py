@@ -12,6 +12,7 @@ from .world import WINDOW, World, account_of
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
+@pytest.mark.long
 def test_each_cluster_gets_its_own_topics_and_a_change_of_one_is_not_the_others(tmp_path, kafka):
     """Both are one broker here, with a ledger each."""
     world = World(tmp_path, kafka.bootstrap, topics={"": 1, "-even": 1, "-odd": 1})

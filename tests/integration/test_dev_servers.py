@@ -86,6 +86,7 @@ def kafka_of(home: Path) -> tuple[str, ProcessId]:
     return known.addresses["bootstrap"], known.processes[0]
 
 
+@pytest.mark.long
 def test_up_status_and_down_tell_the_truth(home: Path) -> None:
     up = dev(home, "up", "kafka", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr

@@ -50,6 +50,7 @@ def run(window: str) -> dict[str, Any]:
     return {name: account[name] for name in ("before", "delivered")}
 
 
+@pytest.mark.long
 def test_its_ledger_is_continued_and_its_results_are_shown(bootstrap: str) -> None:
     index = kept.ROOT / "runs" / "shipments.sqlite"
     look(kept.ROOT / "config")

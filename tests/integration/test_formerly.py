@@ -54,6 +54,7 @@ def gaps(world: World, name: str, until: str) -> tuple[list[str], dict[str, str]
     return [first] if first and first < until else [], found["since"]
 
 
+@pytest.mark.long
 def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: World) -> None:
     for hour in (5, 6, 7, 8):
         world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())

@@ -190,8 +190,15 @@ GOOD_AND_BAD = [
 
 @pytest.mark.parametrize(
     "case",
-    range(len(GOOD_AND_BAD)),
-    ids=[f"{case[0]['check']}{i}" for i, case in enumerate(GOOD_AND_BAD)],
+    [
+        pytest.param(
+            number,
+            id=f"{check['check']}{number}",
+            # Spark shuffles for those.
+            marks=[pytest.mark.long] if check["check"] == "unique" else [],
+        )
+        for number, (check, _, _) in enumerate(GOOD_AND_BAD)
+    ],
 )
 def test_each_check_of_lines_passes_and_fails_on_real_lines(
     spark: SparkSession, tmp_path: Path, case: int

@@ -74,6 +74,7 @@ def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> N
     assert not (root / "runs").exists()
 
 
+@pytest.mark.long
 def test_a_closed_gate_is_exit_code_1_and_one_json_document(root: Path) -> None:
     (root / "logs" / "web-2026110107.log").unlink()
     write_pipeline(root, {"check": "matches", "regex": "^web2 ", "severity": "warn"})

@@ -51,6 +51,7 @@ def with_events(world: World, folder: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_run_starts_spark_once_with_our_words_alone_and_a_plan_or_nothing_to_ship_none(
     world: World, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def fault(spark: SparkSession) -> Any:
     return lambda text: checked.call(bytearray(text))
 
 
+@pytest.mark.long
 def test_the_reason_says_what_and_where(fault: Any) -> None:
     assert {name: fault(text) for name, text in OBJECTS.items()} == dict.fromkeys(OBJECTS)
     assert {name: fault(text) for name, (text, _) in OTHERS.items()} == {
@@ -45,6 +46,7 @@ def test_the_reason_says_what_and_where(fault: Any) -> None:
     assert fault(b'{"a":[' + b"[" * 1_000_000) == "cut off at byte 1000006"
 
 
+@pytest.mark.long
 def test_new_takes_the_same_lines_for_objects() -> None:
     def is_object(text: bytes) -> bool:
         return _object(text.decode(errors="replace").rstrip("\r")) is not None
@@ -54,6 +56,7 @@ def test_new_takes_the_same_lines_for_objects() -> None:
 
 
 @given(value=VALUES, at=st.integers(0, 200), byte=st.sampled_from(b'{}[]",:\\e0.-+u \t'))
+@pytest.mark.long
 def test_it_agrees_with_python_on_texts_that_are_nearly_json(
     fault: Any, value: Any, at: int, byte: int
 ) -> None:

@@ -440,6 +440,7 @@ class TestRepair:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_files_stay_shipped(
     world,
 ):

@@ -35,6 +35,7 @@ def lines(name: str, count: int) -> bytes:
     [(40, 55, 60, 75, 90), pytest.param((8_000, 9_000), marks=pytest.mark.long)],
     ids=["several times", "beyond its first split"],
 )
+@pytest.mark.long
 def test_a_file_that_grew_and_was_packed_later_is_not_sent_again(
     world: World, counts: tuple[int, ...]
 ) -> None:

@@ -86,6 +86,7 @@ def test_an_object_of_the_folders_name_hides_nothing_that_is_in_the_folder(keys:
 ODD = ("d//a.log", "d/./a.log", "d/x/../a.log", "d/sub//a.log", "d/full/", "/a.log", "//[x/a.log")
 
 
+@pytest.mark.long
 def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails(
     keys: Keys,
 ) -> None:

@@ -8,14 +8,13 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config import load_cluster
@@ -349,12 +348,8 @@ def test_a_topic_that_was_deleted_and_created_anew(shipped: Shipped) -> None:
     topic = shipped.world.topic("-gone")
     admin = AdminClient(shipped.client)
     partitions = len(admin.list_topics(topic).topics[topic].partitions)
-    for future in admin.delete_topics([topic]).values():
-        future.result(20)
-    while topic in admin.list_topics().topics:
-        time.sleep(0.1)
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+    shipped.world.delete_topic(topic)
+    shipped.world.client.create_topics({topic: partitions}, replication_factor=1)
     found = shipped.open_checks()
     assert f"took {100:,} records of" in found[f"recreated({topic})"]
     assert "created again" in found[f"recreated({topic})"]

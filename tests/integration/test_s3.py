@@ -244,6 +244,7 @@ def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucke
     assert bucket.world.read() == lines_of(lines(100, "two"))
 
 
+@pytest.mark.long
 def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_alone(
     bucket: Bucket,
 ) -> None:

@@ -199,6 +199,7 @@ def world(tmp_path: Path, kafka: KafkaServer) -> SecuredWorld:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_rights_that_the_docs_list_are_enough(
     secured: SecuredKafka, world: SecuredWorld
 ) -> None:

@@ -143,6 +143,7 @@ def everything_goes_on(world: World) -> None:
     assert world.read() == lines_of(*(file.read_bytes() for file in world.logs.iterdir()))
 
 
+@pytest.mark.long
 def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
     stop(world, signal.SIGTERM)
     results = list((world.root / "runs").rglob("ship.local.json"))

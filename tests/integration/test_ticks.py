@@ -51,6 +51,7 @@ def gaps(world: World, hours: int = 4) -> dict[int, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_file_that_a_wide_run_leaves_out_is_a_gap_of_its_own_hour_and_of_no_other(
     world: World,
 ) -> None:
