@@ -151,9 +151,9 @@ class ClusterAdmin(ClientOwner):
                     self._is_silent = True
                     raise ClusterError(
                         f"cluster {self._name}: no broker at {self._bootstrap} answered within "
-                        f"{patience:g} s ({fault.text}). Check `bootstrap` and the security "
-                        f"settings in clusters/{self._name}.yaml, and that this machine can "
-                        "reach the brokers."
+                        f"{patience:g} s ({fault.text}). Check `bootstrap` and "
+                        f"`security.protocol` in clusters/{self._name}.yaml, and that this "
+                        "machine can reach the brokers."
                     ) from error
             else:
                 self._client_errors.forget()
