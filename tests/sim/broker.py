@@ -305,6 +305,17 @@ class SimCluster:
         self.world.tell(f"{self.name}: {topic}-{number} has another leader")
         found.stale = (self.world.seconds + seconds, found.end, found.stable)
 
+    def lose_leader(self, topic: str, number: int, seconds: float) -> None:
+        """Leave a partition without a leader for so long."""
+        found = self.topics[topic].partitions[number]
+        found.has_leader = False
+        self.world.tell(f"{self.name}: {topic}-{number} has no leader")
+
+        def elect() -> None:
+            found.has_leader = True
+
+        self.world.at(seconds, elect)
+
     # For oracles.
 
     def values(self, topic: str) -> list[bytes]:

@@ -158,11 +158,16 @@ class History:
             self._pause_share = 0.0
         self._on_replaced = chance.choice(("continue", "fail")) if habits.headers else "continue"
 
+    @property
+    def _counts_of_runs(self) -> tuple[int, int]:
+        """Least and most runs before the last one."""
+        return (2, 4) if self.habits.rotates else (2, 3)
+
     def play(self) -> None:
         """Let the runs interleave, then let one finish, and compare."""
         self._set_up()
         begun = []
-        for number in range(self.world.random.randint(1, 4 if self.habits.rotates else 3)):
+        for number in range(self.world.random.randint(*self._counts_of_runs)):
             name = f"r{number}"
             if self.runs and self.habits.repeats and self.world.chance(0.3):
                 name = self.runs[-1].name  # the same run, tried again from its first step
@@ -216,9 +221,10 @@ class History:
                 cluster.create(topic, chance.randint(1, 3))
             cluster.marker_seconds = chance.choice((0.0, 0.05, 2.0))
         network.latency = chance.choice((0.002, 0.02, 0.2))
-        network.lost_requests = chance.choice((0.0, 0.0, 0.01, 0.05))
+        network.lost_requests = chance.choice((0.0, 0.01, 0.05, 0.15))
         network.late_requests = chance.choice((0.0, 0.5, 1.0))
-        network.lost_answers = chance.choice((0.0, 0.0, 0.01, 0.05))
+        network.late_seconds = chance.choice((1.0, 5.0, 20.0))
+        network.lost_answers = chance.choice((0.0, 0.01, 0.05, 0.15))
         if "losses" in self.world.without:
             network.lost_requests = network.lost_answers = 0.0
         if "delays" in self.world.without:
@@ -227,6 +233,17 @@ class History:
                 cluster.marker_seconds = 0.0
         for number in range(chance.randint(1, 3)):
             self._write(f"{ROOT}f{number}.log")
+
+    def _change_topic(self, cluster: SimCluster, name: str) -> None:
+        """Give a topic one more partition or another limit of messages, or take a leader away."""
+        chance, topic = self.world.random, cluster.topics[name]
+        what = chance.choice(("partition", "limit", "leader"))
+        if what == "partition" and len(topic.partitions) < 5:
+            cluster.grow(name)
+        elif what == "limit":
+            topic.settings["max.message.bytes"] = chance.choice(("6000", "9000", "1048588"))
+        elif what == "leader":
+            cluster.lose_leader(name, chance.randrange(len(topic.partitions)), 12.0)
 
     def _write(self, path: str) -> None:
         chance, headed = self.world.random, self.habits.headers
@@ -281,6 +298,8 @@ class History:
             if ledger and chance.random() < 0.2:
                 for part in ledger.partitions:
                     part.compact(self.world)
+            if chance.random() < 0.3:
+                self._change_topic(cluster, chance.choice(TOPICS))
             if chance.random() < 0.1:
                 cluster.down_until = self.world.seconds + chance.choice((1.0, 10.0, 40.0))
         if self.habits.grows and chance.random() < 0.5:
@@ -309,7 +328,7 @@ class History:
             self._write(path)
 
     def _between_pages(self) -> None:
-        if self._hurts and self.world.chance(0.2):
+        if self._hurts and self.world.chance(0.5):
             self._rotate()
 
     def _run(self, run: Run) -> None:
