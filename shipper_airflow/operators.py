@@ -178,7 +178,10 @@ class ShipOperator(PipelineOperator):
         self._count(step for step in steps if step)
         if report.first_cause:
             failed = [step for step in steps[:-1] if step and step.status == "failed"]
-            final = exit_code == UsageError.exit_code or any(step.final for step in failed)
+            # What is final on one cluster is no reason not to try again for another one.
+            final = exit_code == UsageError.exit_code or (
+                bool(failed) and all(step.final for step in failed)
+            )
             self._fail(Failure(report.first_cause, final, said=True))
         found = receipt(report, folder)
         for cluster in found["clusters"]:

@@ -289,11 +289,19 @@ def _called(node: Node) -> str:
 
 
 def _cast_of_clock_word(node: Node) -> bool:
+    """Return True for a time that is made of a clock's word, or of a constant that is computed:
+    only Spark's optimizer knows what that is."""
+    if node.name == "Cast" and not str(node.fields["dataType"]).startswith(("date", "timestamp")):
+        return False
     return node.name in _TO_TIME and any(
-        child.name == "Literal"
-        and child.fields["dataType"] == "string"
-        and _CLOCK_WORDS.match(str(child.fields["value"]))
-        and (node.name != "Cast" or str(node.fields["dataType"]).startswith(("date", "timestamp")))
+        child.constant
+        and (
+            bool(child.children)
+            or (
+                child.fields["dataType"] == "string"
+                and _CLOCK_WORDS.match(str(child.fields["value"])) is not None
+            )
+        )
         for child in node.children[:1]
     )
 

@@ -308,6 +308,7 @@ def _ask_clusters(
     asked: list[AskedCluster] = of_each(
         lambda name: AskedCluster(context, name, result, back), names
     )
+    _refuse_shared_ledgers(asked)
     if back is not None:
         late = late_files(
             context, back, {one.name: one.decided for one in asked if one.decided}, files
@@ -343,6 +344,23 @@ def _ask_clusters(
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
         result.final = all(cluster.is_final for cluster in asked)
+
+
+def _refuse_shared_ledgers(asked: Sequence[AskedCluster]) -> None:
+    """Raise ClusterRefuses if two clusters are one: each would take what the other one delivered
+    for its own, and their ships would fence each other."""
+    of_place: dict[tuple[str, str], str] = {}
+    for one in asked:
+        cluster_id, topic = one.ledger_place
+        other = of_place.setdefault(one.ledger_place, one.name)
+        if cluster_id and other != one.name:
+            raise ClusterRefuses(
+                f"clusters {other} and {one.name} are one Kafka cluster (its id is {cluster_id}), "
+                f"and have one ledger there, {topic}: each would take the other's records for its "
+                "own. Nothing was sent. To deliver twice to it, give one of them another "
+                "`ledger.topic`; to deliver to several topics, use one cluster with `routes`.",
+                code="SHIP-411",
+            )
 
 
 def _note_missing(context: RunContext, result: PlanResult, asked: Sequence[AskedCluster]) -> None:
@@ -496,6 +514,8 @@ class AskedCluster:
         self.decided: Decisions | None = None
         """Decisions as far as the ledger was looked at, also on files that were found looking back;
         None: nobody could ask the cluster."""
+        self.ledger_place = "", ""
+        """Id of the Kafka cluster and the ledger's topic there; empty while nobody knows."""
         self.is_final = False
         """True if a problem was found that waiting does not change."""
         try:
@@ -515,6 +535,7 @@ class AskedCluster:
         ledger = context.ledger(cluster.name, self._plan.source_root)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = missing_topics(pipeline, known)
+        self.ledger_place = connections.client.cluster_id, ledger.topic
         there = ledger.exists_by(known)
         self._refuse_unknown_former(there=there)
         late = self._back.for_cluster(self.name) if self._back else []

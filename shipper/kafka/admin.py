@@ -107,6 +107,8 @@ class ClusterAdmin(ClientOwner):
         self._connection = connection(cluster)
         self._timeout = timeout_seconds
         super().__init__(AdminClient, cluster.name, self._connection)
+        self.cluster_id = ""
+        """Kafka's own; empty while no broker has told it."""
         self._is_silent = False
         """True if no broker answered the last time. librdkafka tries to connect every two seconds
         at least, so the next answer comes soon or not."""
@@ -158,6 +160,7 @@ class ClusterAdmin(ClientOwner):
             else:
                 self._client_errors.forget()
                 self._is_silent = False
+                self.cluster_id = str(found.cluster_id or "")
                 self._addresses = [f"{one.host}:{one.port}" for one in found.brokers.values()]
                 return found
 

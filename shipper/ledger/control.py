@@ -212,9 +212,10 @@ class Control:
         renewals."""
         return sorted(self._leases.values(), key=lambda claim: claim.offset)
 
-    def holder(self, asking_run_id: str) -> Lease | None:
+    def holder(self, asking_run_id: str, lapsed: Collection[str] = ()) -> Lease | None:
         """Return who held the lease when ``asking_run_id`` wrote its claim; that run itself if
-        nobody else did.
+        nobody else did. ``lapsed``: runs whose claims did not change while they were watched for
+        their own length.
 
         All times are the broker's (the topic appends its own), so clocks of the machines do not
         matter. A lease that was not renewed for its own length has lapsed. Among mere claims the
@@ -226,7 +227,8 @@ class Control:
         live = [
             claim
             for claim in self.claims()
-            if asked.renewed_ms - claim.renewed_ms
+            if claim.lease.run_id not in lapsed
+            and asked.renewed_ms - claim.renewed_ms
             <= min(claim.lease.seconds, MOST_LEASE_SECONDS) * 1000
         ]
         held = [claim.lease for claim in live if claim.lease.held]

@@ -15,13 +15,36 @@ from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.ledger.records import Lease
+from shipper.ledger.records import MOST_LEASE_SECONDS, Lease
 from shipper.types import EncodedRecord
 
 log = logging.getLogger("shipper.lease")
 
 _WORD_EVERY_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 3.0
+
+
+class _Watched:
+    """Claims of others, by this machine's own clock. The broker that leads the ledger by now may
+    have a clock that is behind: by its times a dead run's claim lies in the future, and would live
+    until then."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, float]] = {}
+        """Run → the offset of its claim, and when that was seen first."""
+
+    def lapsed(self, control: Control) -> set[str]:
+        """Return the runs that did not renew their claim for its own length, while it was
+        watched."""
+        now, found = runtime.monotonic(), set[str]()
+        for claim in control.claims():
+            run_id, length = claim.lease.run_id, min(claim.lease.seconds, MOST_LEASE_SECONDS)
+            offset, since = self._since.get(run_id, (-1, now))
+            if offset != claim.offset:
+                self._since[run_id] = claim.offset, now
+            elif now - since > length:
+                found.add(run_id)
+        return found
 
 
 class HeldLease:
@@ -65,10 +88,11 @@ class HeldLease:
     def __enter__(self) -> HeldLease:
         began = runtime.monotonic()
         deadline, told, next_word = began + self._wait_seconds, "", began
+        watched = _Watched()
         while True:
             self._write(self._claim)
             self.control = self._ledger.look(CONTROL_NOW)
-            holder = self.control.holder(self._claim.run_id)
+            holder = self.control.holder(self._claim.run_id, watched.lapsed(self.control))
             if holder is None or holder.run_id == self._claim.run_id:
                 break
             self._write(None)

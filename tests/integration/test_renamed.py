@@ -3,16 +3,19 @@ in the topic once."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shipper.ledger.sums import ByteSum, sum_of
 from shipper.report.results import RunReport
 from tests.integration.world import World, lines_of
 
@@ -403,6 +406,42 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
     assert (recognised(report), sent(report)) == ([("app.log", "old.log.gz", True)], 0)
     assert sum(world.read().values()) + sum(world.read(".odd").values()) == 2700
     verified(world)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"records": {"starts_with": "^first line 0000.0"}},
+        {"source": {**_SMALL_SPLITS, "format": "csv"}, "records": {"value": "value"}},
+        {"source": {**_SMALL_SPLITS, "encoding": "ISO-8859-1"}},
+    ],
+    ids=["lines", "starts_with", "csv", "encoding"],
+)
+def test_the_ledger_has_the_sum_of_each_files_content_however_it_is_read(
+    world: World, more: dict[str, Any]
+) -> None:
+    """In splits, packed or not, by an independent CRC-32. A record of several lines goes beyond its
+    split's end."""
+    world.write_pipeline(**{"source": _SMALL_SPLITS, **more})
+    content = log_lines("first", 3000) + b"a last line without an end"
+    world.write_log("plain.log", content)
+    world.write_log("one.log.gz", gzip.compress(content))
+    world.write_log("two.log.bz2", bz2.compress(content[:1000]) + bz2.compress(content[1000:]))
+    world.report()
+    sums: dict[str, list[tuple[int, ByteSum]]] = {}
+    for chunk in chunks_of(world):
+        if chunk["end"]:
+            name = chunk["path"].rpartition("/")[2]
+            sums.setdefault(name, []).append((chunk["split"], ByteSum.parse(chunk["sum"])))
+    found = {name: sum_of(each for _, each in sorted(parts)) for name, parts in sums.items()}
+    assert {(each.length, each.crc32) for each in found.values()} == {
+        (len(content), zlib.crc32(content))
+    }
+    assert found.keys() == {"plain.log", "one.log.gz", "two.log.bz2"}
+    assert len({each.crc32c for each in found.values()}) == 1
+    cut = len(sums["plain.log"])
+    assert cut > 1 if set(more) <= {"records"} else cut == 1
 
 
 def test_two_runs_that_recognise_the_same_file_send_nothing(world: World) -> None:

@@ -63,6 +63,8 @@ def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
         ("current_time()", "the moment when the line is read"),
         ("timestamp'now'", "the moment when the line is read"),
         ("date 'today'", "the moment when the line is read"),
+        ("cast(concat('to', 'day') AS DATE)", "the moment when the line is read"),
+        ("cast(lower('NOW') AS TIMESTAMP)", "the moment when the line is read"),
         ("cast('yesterday' as timestamp)", "the moment when the line is read"),
         ("to_timestamp('now')", "the moment when the line is read"),
         ("monotonically_increasing_id()", "how Spark distributes the work"),

@@ -11,8 +11,11 @@ from confluent_kafka import KafkaException
 
 from shipper.errors import ClusterRefuses
 from shipper.ledger import lease as module
+from shipper.ledger.codec import encode_lease
+from shipper.ledger.control import Control
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.records import Lease
+from shipper.types import LogRecord
 
 
 class Ledger:
@@ -25,7 +28,9 @@ class Ledger:
         self.written: list[Any] = []
 
     def look(self, question: object) -> SimpleNamespace:
-        return SimpleNamespace(generation=self.generation, holder=lambda run_id: None)
+        return SimpleNamespace(
+            generation=self.generation, holder=lambda run_id, lapsed: None, claims=list
+        )
 
     def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
         self.written += [value for _, value in records]
@@ -51,12 +56,28 @@ def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it() -> None:
     class Held(Ledger):
         def look(self, question: object) -> SimpleNamespace:
             holder = holders.pop(0) if holders else None
-            return SimpleNamespace(generation=self.generation, holder=lambda run_id: holder)
+            return SimpleNamespace(
+                generation=self.generation, holder=lambda run_id, lapsed: holder, claims=list
+            )
 
     said: list[str] = []
     with HeldLease(Held(), "the-run", 30.0, 60.0, said.append):  # type: ignore[arg-type]
         pass
     assert [words.split()[3] for words in said] == ["first", "second"]
+
+
+def test_a_dead_runs_claim_of_a_broker_whose_clock_was_ahead_lapses_too() -> None:
+    """C12: the broker that leads the ledger now writes earlier times than the claim has."""
+    ahead = encode_lease("web", Lease("dead", "there", 1, held=True, seconds=0.05))
+
+    class Failover(Ledger):
+        def look(self, question: object) -> Control:  # type: ignore[override]
+            mine = encode_lease("web", Lease("me", "here", 2, held=False, seconds=30.0))
+            records = LogRecord(0, 10**12, *ahead), LogRecord(9, 1_000, *mine)
+            return Control("web").feed(records)
+
+    with HeldLease(Failover(), "me", 30.0, 20.0, lambda text: None) as lease:  # type: ignore[arg-type]
+        assert lease.control is not None
 
 
 def test_a_fault_of_any_kind_ends_neither_the_renewing_nor_the_looking_for_a_later_run() -> None:
