@@ -44,7 +44,10 @@ class ShipperError(Exception):
 
     exit_code = 1
     retriable = False
-    """True if trying the same thing again later, unchanged, may work."""
+    """True if trying the same step again later, unchanged, may work."""
+    fails_again = False
+    """True if every later run would fail likewise: the fault is one of these records, or of this
+    cluster's settings. Of what is neither, a later run makes another plan."""
     code = UNEXPECTED
     """Heading in docs/reference/errors.md. An error whose remedy is not that of its class has
     another one."""
@@ -72,11 +75,13 @@ class WindowError(UsageError):
 
 class SourceError(ShipperError):
     code = "SHIP-301"
+    fails_again = True
 
 
 class SourceUnreachable(SourceError):
     code = "SHIP-302"
     retriable = True
+    fails_again = False
 
 
 class ClusterError(ShipperError):
@@ -87,11 +92,13 @@ class ClusterError(ShipperError):
 class ClusterRefuses(ClusterError):
     code = "SHIP-402"
     retriable = False
+    fails_again = True
 
 
 class WrongProperties(ClusterError):
     code = "SHIP-207"
     retriable = False
+    fails_again = True
 
 
 class TopicMissing(ClusterError):
@@ -106,6 +113,7 @@ def _ledger(pipeline: str, cluster: str, topic: str) -> str:
 class LedgerDamaged(ClusterError):
     code = "SHIP-501"
     retriable = False
+    fails_again = True
     pipeline: str
     partition: int | None
     """Partition; None if neither the key nor the reader tells it."""
@@ -140,6 +148,7 @@ class LedgerDamaged(ClusterError):
 class LedgerOutdated(ClusterError):
     code = "SHIP-502"
     retriable = False
+    fails_again = True
     pipeline: str
 
     @classmethod
@@ -159,6 +168,7 @@ class LedgerOutdated(ClusterError):
 class LedgerGone(ClusterError):
     code = "SHIP-503"
     retriable = False
+    fails_again = True
 
     @classmethod
     def meanwhile(cls, cluster: str, topic: str) -> LedgerGone:
@@ -172,7 +182,7 @@ class LedgerGone(ClusterError):
             "`--new-ledger`: every file of every window that is run from then on counts as not "
             "shipped."
         )
-        error.retriable = True
+        error.retriable, error.fails_again = True, False
         return error
 
 
@@ -192,6 +202,7 @@ class DeliveryTimedOut(DeliveryError):
 class RecordUnshippable(DeliveryError):
     code = "SHIP-604"
     retriable = False
+    fails_again = True
 
 
 class OutcomeUnknown(ShipperError):

@@ -122,6 +122,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         result.final = isinstance(error, ShipperError) and not error.retriable
+        result.fails_again = isinstance(error, ShipperError) and error.fails_again
     _timed(context, result)
     context.folder.write(result_name, result)
     if later := context.folder.find_later(result_name, result):

@@ -652,6 +652,7 @@ class ClusterShip:
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error = "failed", error.message
         self._result.final = not error.retriable
+        self._result.fails_again = error.fails_again
 
     def _check_reading(self, left: Decisions, done: Scan) -> None:
         """Note the files that the reader could not read to their end, and those of which the tasks
@@ -689,7 +690,9 @@ class ClusterShip:
             files = {file.id for file in self._files}
             behind = records_behind(result, files, (self._at_end or taken).chunks)
             if fault := too_many_quarantined(result, quarantine, behind):
-                self._failed(ShipperError(fault, code="SHIP-605"))
+                too_many = ShipperError(fault, code="SHIP-605")
+                too_many.fails_again = True  # the records stay in quarantine
+                self._failed(too_many)
 
     def draw_timeline(self, taken: Takeover) -> None:
         """Draw the timeline. It is a picture, and no reason to call a ship failed that delivered

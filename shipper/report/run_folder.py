@@ -81,6 +81,8 @@ class StepResult(Result):
     """Code of `error`, such as `SHIP-303`."""
     final: bool = False
     """True if trying a failed step again, unchanged, cannot help."""
+    fails_again: bool = False
+    """True if later runs would fail likewise, so that none looks back at the window by itself."""
     started_at: dt.datetime
     finished_at: dt.datetime
     asked: Asked | None = None
