@@ -13,12 +13,14 @@ from typing import Any
 
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
+from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from sqlalchemy import or_, select
 
 from shipper.errors import WindowError
+from shipper.report.markup import moment
 from shipper.shipments.index import Known, Span
 from shipper.shipments.unreported import StartedRun
 from shipper_airflow.window import window_of_run
@@ -45,11 +47,8 @@ class AirflowRuns:
                 for run, window in runs
                 if window and window[0] < between[1] and between[0] < window[1]
             ]
-            failed = [run for run, _ in found if run.state == DagRunState.FAILED] if tasks else []
-            causes = {(run.dag_id, run.run_id): _first_failed(session, run) for run in failed}
             return [
-                _started(run, window, causes.get((run.dag_id, run.run_id), ""))
-                for run, window in reversed(found)
+                _started(run, window, session if tasks else None) for run, window in reversed(found)
             ]
 
     def over(self, pipeline: Known, window: Span) -> Sequence[StartedRun]:
@@ -58,6 +57,10 @@ class AirflowRuns:
             runs = session.scalars(wanted)
             same = (_started(run, window) for run in runs if window_of(run, pipeline) == window)
             return list(itertools.islice(same, _MOST_OVER))
+
+    def paused(self) -> Collection[str]:
+        with create_session() as session:
+            return set(session.scalars(select(DagModel.dag_id).where(DagModel.is_paused)))
 
     def waits_for(self, pipeline: str) -> str:
         running = select(DagRun.run_id).where(
@@ -102,7 +105,8 @@ def window_of(run: DagRun, known: Known) -> Span | None:
     return int(window.start.timestamp()), int(window.end.timestamp())
 
 
-def _started(run: DagRun, window: Span, failed_in: str = "") -> StartedRun:
+def _started(run: DagRun, window: Span, session: Any = None) -> StartedRun:
+    """``session``: to ask for the run's tasks; None: nobody wants to know of them."""
     state = str(getattr(run.state, "value", run.state))
     began = run.start_date or run.queued_at or run.run_after
     return StartedRun(
@@ -112,9 +116,34 @@ def _started(run: DagRun, window: Span, failed_in: str = "") -> StartedRun:
         state,  # type: ignore[arg-type]
         int(began.timestamp()),
         int(run.end_date.timestamp()) if run.end_date and state in ("failed", "success") else None,
-        failed_in,
+        _first_failed(session, run) if session and state == "failed" else "",
         str(getattr(run.run_type, "value", run.run_type)),
+        _waits(session, run) if session and state in ("queued", "running") else (),
     )
+
+
+def _waits(session: Any, run: DagRun) -> list[str]:
+    """Return what keeps the run's tasks from going on, by Airflow."""
+    dag = session.get(DagModel, run.dag_id)
+    said = ["The DAG is paused: no step begins until somebody unpauses it."]
+    said = said if dag and dag.is_paused else []
+    tasks = session.scalars(
+        select(TaskInstance)
+        .where(TaskInstance.dag_id == run.dag_id, TaskInstance.run_id == run.run_id)
+        .order_by(TaskInstance.task_id)
+    )
+    for task in tasks:
+        if task.state == TaskInstanceState.UP_FOR_RETRY:
+            said.append(f"{task.task_id} is tried again at {moment(task.next_retry_datetime())}.")
+        elif task.state in (TaskInstanceState.SCHEDULED, TaskInstanceState.QUEUED):
+            pool = session.scalar(select(Pool).where(Pool.pool == task.pool))
+            if pool is None:
+                said.append(f"{task.task_id} waits for pool {task.pool}, which does not exist.")
+            elif pool.open_slots(session=session) <= 0:
+                said.append(f"{task.task_id} waits for pool {task.pool}, which is full.")
+            else:
+                said.append(f"{task.task_id} waits for a worker.")
+    return said
 
 
 def _first_failed(session: Any, run: DagRun) -> str:

@@ -117,9 +117,9 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
 
 
 def bring_up_to_date(config: Path) -> runtime.Thread | None:
-    """Look for reports of runs that ended on other machines, or before there was an index. At most
-    one of all processes of the API server looks, every few minutes, and no request waits for it.
-    What is wrong with that goes to the log: the page shows what the index has."""
+    """Look for records that the index lacks. At most one of all processes of the API server looks,
+    every fifteen seconds or more, and no request waits for it. What is wrong with that goes to the
+    log: the page shows what the index has."""
     try:
         whole = look_is_due(config, int(runtime.time()))
     except ShipperError as error:
@@ -135,9 +135,9 @@ def bring_up_to_date(config: Path) -> runtime.Thread | None:
 def _look(config: Path, whole: bool) -> None:
     try:
         for problem in look(config, whole=whole).problems:
-            _log.warning("The Shipments page lacks a report: %s", problem)
+            _log.warning("The Shipments page lacks something: %s", problem)
     except ShipperError as error:
-        _log.warning("The Shipments page lacks runs of other machines: %s", error)
+        _log.warning("The Shipments page shows what its index had before: %s", error)
 
 
 @app.exception_handler(HTTPException)

@@ -29,14 +29,13 @@ from shipper.report.gaps import (
     stands_still,
     standstill_in_words,
 )
-from shipper.report.horizon import read_pruned
 from shipper.report.late import Told, fresh_until, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
-from shipper.report.past_runs import window_runs
 from shipper.report.renamed import perhaps_formerly
 from shipper.report.results import Gap
-from shipper.report.standing import contains
+from shipper.report.window_records import read_records
+from shipper.report.window_state import contains
 from shipper.windows.expression import FORMS
 from shipper.windows.schedule import Ticks
 
@@ -83,7 +82,7 @@ def gaps(
     """List the windows of the schedule that are not complete on a cluster: no run, a failed run, or
     a file that was left behind.
 
-    The results in `runs_uri` decide, and the ledger for windows without results. No source is
+    What runs noted in `runs_uri` decides, and the ledger for windows without a note. No source is
     listed, so a file that came after the last run that looked is not included. Exit code 1 if there
     are any, or if the schedule stands still.
     """
@@ -114,14 +113,9 @@ def gaps(
         raise UsageError(
             f"--window {window}: no window of the schedule lies in it and has settled by now"
         )
-    pruned = read_pruned(runs_uri, spec.key)
-    open_ = [tick for tick in windows if pruned.holds(tick)]
-    start = open_[0].start if open_ else until
-    runs = window_runs(
-        runs_uri, spec.key, spec.clusters, start, dt.datetime.max.replace(tzinfo=dt.UTC)
-    )
+    records = read_records(runs_uri, spec.key, windows[0].start if windows else until)
     problems: list[str] = []
-    wanted = find_gaps(open_, runs, first, _ledgers(config, pipeline, problems))
+    wanted = find_gaps(windows, records, first, _ledgers(config, pipeline, problems))
     told = Told(runs_uri, spec.key)
     now = runtime.now()
     if metrics:
@@ -139,7 +133,7 @@ def gaps(
         spec.schedule,
         spec.source.settle_seconds,
         last,
-        lambda tick: any(contains(run.window, tick) for run in runs),
+        lambda tick: any(contains(record.window, tick) for record in records),
         now,
     )
     if alert:

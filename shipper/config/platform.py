@@ -96,14 +96,13 @@ class Platform(Model):
         min_length=1,
         examples=["/var/lib/shipper/shipments.sqlite"],
     )
-    """Index of the Shipments page, in which each run notes the outcome of its window: relative to
-    the folder above this one, on a disk of this machine. The file is a cache: it may be deleted,
-    and the page makes it again from the reports in `runs_uri`. If runs and page are on different
-    machines, each has its own file, and the page looks for reports that its own lacks."""
+    """Index of the Shipments page: relative to the folder above this one, on a disk of the machine
+    that shows the page. The file is a cache: it may be deleted, and the page makes it again from
+    what runs noted in `runs_uri`."""
     keep_seconds: Seconds = Field(default=400 * 86_400.0, alias="keep", ge=30 * 86_400)
     """Retention of the results in `runs_uri`, and of the index's entries. At its end, a run removes
-    older results of its pipeline. Results of incomplete windows stay, and so do a pipeline's 200
-    newest windows. No file counts as unshipped because its results were
+    older results of its pipeline. A pipeline's 200 newest windows stay, and so do the notes on what
+    became of each window. No file counts as unshipped because its results were
     removed."""
     defaults: dict[str, Any] = Field(
         default_factory=dict, examples=[{"owner": "platform", "runner": {"kind": "yarn"}}]

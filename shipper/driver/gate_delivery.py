@@ -109,7 +109,6 @@ def _judged(
                 cluster_name,
                 when_empty_fails=pipeline.source.when_empty == "fail",
                 committed=last_commits(chunks, {file.id: tick_of(file, planned) for file in files}),
-                earlier=_earlier(context, cluster_name),
             )
         ),
     )
@@ -121,9 +120,3 @@ def _judged(
     result = close_if_needed(result, meaning, looked=looked)
     earlier.remember(result, account)
     return result
-
-
-def _earlier(context: RunContext, cluster: str) -> Coverage | None:
-    """Return what an earlier attempt of the run delivered."""
-    found = context.folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult)
-    return found.coverage if found and found.status != "failed" else None

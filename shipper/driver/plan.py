@@ -93,6 +93,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     result = PlanResult(
         **context.common("plan", started_at),
         source=pattern,
+        is_of_named_files=bool(context.named_files),
         source_root=root,
         transform_digest=pipeline.transform_digest(),
         reship=context.reship,

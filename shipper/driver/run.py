@@ -19,7 +19,7 @@ from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
 from shipper.report.markup import words
 from shipper.report.message import details, summary
-from shipper.report.past_runs import looked_at_once, past_runs
+from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewResult
@@ -138,7 +138,6 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         )
         return code or 1
     if isinstance(result, RunReport):
-        _note(context, result)
         _prune(context)
     for line in () if context.brief else details(result):
         say(line)
@@ -180,7 +179,9 @@ def _call(
     if name == PLAN:
         from shipper.driver.plan import plan
 
-        _note(context, None)
+        if not (context.is_trial or context.plan_only):
+            others = context.asked.other_clusters if context.asked else ()
+            context.folder.note_begin(context.window, started_at, others)
         return plan(context, started_at)
     if name == GATE_SOURCE:
         from shipper.driver.gate_source import gate_source
@@ -268,51 +269,27 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     return found
 
 
-def _note(context: RunContext, found: RunReport | None) -> None:
-    """Note in the index of the Shipments page that the run has begun, or what became of it. The
-    reports are the truth, so whatever is wrong with the index is said and harms no run."""
-    if context.is_trial:
-        return
-    from shipper.shipments.feed import begin, feed
-
-    try:
-        if found is None:
-            begin(
-                context.config_dir,
-                context.pipeline,
-                context.own_runs_uri,
-                context.window,
-                context.folder.run_id,
-                now(),
-            )
-        else:
-            feed(context.config_dir, context.pipeline, context.own_runs_uri, found)
-    except Exception as error:
-        say(f"the Shipments page does not show this run until its index can be written: {error}")
-
-
 def _of_earlier_runs(context: RunContext) -> dict[str, Any]:
     """Look at earlier runs. What cannot be had is said and left out: the report is worth more."""
     uri, pipeline, start = context.own_runs_uri, context.pipeline, context.window.start
     names, clusters = pipeline.names, pipeline.clusters
-    with looked_at_once():
-        return {
-            "history": _unless_unknown(
-                "earlier runs cannot be listed, so the page shows none",
-                lambda: past_runs(uri, pipeline.key, start, most=_HISTORY_RUNS, names=names),
-                [],
-            ),
-            "gaps": _unless_unknown(
-                "missing windows are unknown, so the page shows none",
-                lambda: gaps_before(uri, pipeline, start),
-                None,
-            ),
-            "fresh_until": _unless_unknown(
-                "the freshness of the clusters is unknown",
-                lambda: fresh_until(uri, pipeline.key, clusters, now()),
-                {},
-            ),
-        }
+    return {
+        "history": _unless_unknown(
+            "earlier runs cannot be listed, so the page shows none",
+            lambda: past_runs(uri, pipeline.key, start, most=_HISTORY_RUNS, names=names),
+            [],
+        ),
+        "gaps": _unless_unknown(
+            "missing windows are unknown, so the page shows none",
+            lambda: gaps_before(uri, pipeline, start),
+            None,
+        ),
+        "fresh_until": _unless_unknown(
+            "the freshness of the clusters is unknown",
+            lambda: fresh_until(uri, pipeline.key, clusters, now()),
+            {},
+        ),
+    }
 
 
 def _unless_unknown(problem: str, ask: Callable[[], Any], otherwise: object) -> Any:

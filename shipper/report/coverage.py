@@ -1,5 +1,5 @@
 """Record of the files that a run looked at and left out, tick by tick of the schedule: completeness
-is computed from it (:mod:`shipper.report.standing`). Pure.
+is computed from it (:mod:`shipper.report.window_state`). Pure.
 
 A run notes each file that it left out under the file's own tick, and each tick whose folders are
 empty.
@@ -23,12 +23,10 @@ def coverage(
     *,
     when_empty_fails: bool,
     committed: Mapping[str, dt.datetime] = MappingProxyType({}),
-    earlier: Coverage | None = None,
 ) -> Coverage:
     """Return the look of a run all of whose planned files are on the cluster. A run that looked
     back covers those ticks as well: their files are on the cluster, shipped by this run or before
-    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger.
-    ``earlier``: the look of an earlier attempt whose delivery gate passed."""
+    it. ``committed``: tick → commit time of the last record of the run's files, by the ledger."""
     left = [
         entry
         for entry in plan.left_out
@@ -42,8 +40,6 @@ def coverage(
         tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
         for tick in {*before, *committed}
     }
-    if earlier and earlier.looked_at and earlier.looked_at < plan.started_at:
-        found.first_looked_at = earlier.first_looked_at or earlier.looked_at
     return found
 
 

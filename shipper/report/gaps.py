@@ -1,15 +1,12 @@
-"""Windows of the schedule that are not complete on a cluster.
+"""Windows of the schedule that are not complete on a cluster: by the records that runs left
+(:mod:`shipper.report.window_state`), and by the ledger.
 
-The findings of runs are in their results, and the contents of a cluster are in its ledger. A window
-is complete there if runs that passed the cluster's delivery gate looked at all of it, and no
-left-out file is noted (see :mod:`shipper.report.coverage`). A run looks at its own window, and at
-the windows of its lookback. So a window without a run, or with a failed one, is complete once a
-later run has looked at it, except where its own source gate is closed: then a person has to look. A
-file that was left out counts as shipped when the ledger has all of it.
-
-Results may be deleted. For a window without results that no later run looked back at, only the
-ledger remains: the window is complete if the ledger holds files of it and all of them are complete.
-A file that never arrived is then not noticed.
+A run looks at its own window, and at the windows of its lookback. So a window without a run, or
+with a failed one, is complete once a later run has looked at it, except where its own source gate
+is closed: then a person has to look. A file that was left out counts as shipped when the ledger has
+all of it. If the records of a window are lost, only the ledger remains: the window is complete if
+the ledger holds files of it and all of them are complete. A file that never arrived is then not
+noticed.
 
 The first run of the schedule writes down the time since which a pipeline is shipped on it, cluster
 by cluster (:func:`beginnings`). Earlier windows are not looked at, or called a gap, unless a user
@@ -19,24 +16,17 @@ asks for them: a new pipeline, or a new cluster of an old one, must not begin wi
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.ledger.inventory import Inventory
-from shipper.report.past_runs import WindowRun, window_names, window_runs
 from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import find_kept
-from shipper.report.standing import (
-    MISSING,
-    RunSeen,
-    Standing,
-    by_time,
-    contains,
-    standing,
-)
+from shipper.report.window_records import WindowRecord, read_records
+from shipper.report.window_state import MISSING, WindowState, contains, window_state
 from shipper.types import FileId
 from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
@@ -157,31 +147,57 @@ def files_complete(ledger: Inventory, files: Iterable[LeftFile]) -> bool:
 
 def find_gaps(
     windows: Iterable[Window],
-    runs: Sequence[WindowRun],
+    records: Iterable[WindowRecord],
     since: Mapping[str, dt.datetime],
     held: Callable[[str], Inventory | None],
 ) -> list[Gap]:
-    """Find gaps. ``runs``: by time. ``since``: cluster → begin of its first window. ``held``:
-    cluster → its ledger, asked only where results do not tell; None if it cannot be had."""
-    found, seen = [], {cluster: seen_on(runs, cluster) for cluster in since}
+    """Find gaps. ``since``: cluster → begin of its first window.
+    ``held``: cluster → its ledger, asked only where records do not tell; None if it cannot be
+    had."""
+    by_day, found = RecordsByDay(records), []
     for window in windows:
+        about = by_day.over(window)
         for cluster, first in since.items():
-            if window.start >= first and (gap := _gap(window, cluster, seen[cluster], runs, held)):
+            if window.start >= first and (gap := _gap(window, cluster, about, held)):
                 found.append(gap)
     return found
+
+
+class RecordsByDay:
+    """Records by the days that they are about, so that a long history costs what it holds."""
+
+    def __init__(self, records: Iterable[WindowRecord]) -> None:
+        self._days: dict[dt.date, list[WindowRecord]] = {}
+        for record in sorted(records, key=lambda record: record.order):
+            for day in _days(Window(record.since, record.window_end)):
+                self._days.setdefault(day, []).append(record)
+
+    def over(self, window: Window) -> Sequence[WindowRecord]:
+        """Return those of the window's days, in their order."""
+        first, *more = (self._days.get(day, []) for day in _days(window))
+        if not more:
+            return first
+        found = {id(record): record for some in (first, *more) for record in some}
+        return sorted(found.values(), key=lambda record: record.order)
+
+
+def _days(window: Window) -> Iterator[dt.date]:
+    day, last = window.start.date(), (window.end - dt.timedelta(microseconds=1)).date()
+    while day <= last:
+        yield day
+        day += dt.timedelta(days=1)
 
 
 def _gap(
     window: Window,
     cluster: str,
-    seen: Sequence[RunSeen],
-    runs: Sequence[WindowRun],
+    about: Sequence[WindowRecord],
     held: Callable[[str], Inventory | None],
 ) -> Gap | None:
-    found = standing(window, seen)
+    found = window_state(window, on_cluster(about, cluster))
     if found is None:
-        left_alone = any(contains(run.window, window) for run in runs)
-        found = Standing(
+        left_alone = any(contains(record.window, window) for record in about)
+        found = WindowState(
             MISSING, "its run shipped only to other clusters, as asked" if left_alone else "no run"
         )
         ledger = held(cluster)
@@ -205,10 +221,9 @@ def _gap(
     )
 
 
-def seen_on(runs: Iterable[WindowRun], cluster: str) -> list[RunSeen]:
-    """Return what each of ``runs`` came to on the cluster, by time. Runs that were asked to leave
-    the cluster alone are not in it."""
-    return by_time(attempt for run in runs for attempt in run.seen.get(cluster, ()))
+def on_cluster(records: Iterable[WindowRecord], cluster: str) -> list[WindowRecord]:
+    """Return the records about the cluster."""
+    return [record for record in records if record.is_about(cluster)]
 
 
 def stands_still(
@@ -243,20 +258,14 @@ def standstill_in_words(last: LastRun) -> str:
 
 def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[Gap] | None:
     """Return the gaps for a run's report: the incomplete ones of the last windows that ended by
-    ``until``, from results alone. None: the pipeline has no schedule, or no run of it yet. Raises
+    ``until``, from records alone. None: the pipeline has no schedule, or no run of it yet. Raises
     StepResultError, OSError."""
     if pipeline.schedule is None:
         return None
     began = beginnings_of(runs_uri, pipeline)
-    kept = window_names(runs_uri, pipeline.key)
-    if not began or not kept:
+    if not began:
         return None
-    # If results are deleted after some days, nothing can be said about earlier days.
-    first = max(
-        min(began.values()),
-        min(window.start for window in kept),
-        until - dt.timedelta(days=_REPORT_DAYS),
-    )
+    first = max(min(began.values()), until - dt.timedelta(days=_REPORT_DAYS))
     windows = [
         window for window in Ticks(pipeline.schedule).windows(first, until) if window.end <= until
     ][-_REPORT_WINDOWS:]
@@ -265,8 +274,13 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     looked_back = until + dt.timedelta(
         days=1, seconds=pipeline.source.lookback_seconds
     )  # by runs behind them, if this is an old window
-    runs = window_runs(runs_uri, pipeline.key, pipeline.clusters, windows[0].start, looked_back)
-    return find_gaps(windows, runs, began, lambda cluster: None)
+    records = read_records(runs_uri, pipeline.key, windows[0].start, looked_back)
+    # If records are deleted after some days, nothing can be said about earlier days.
+    kept = min((record.since for record in records), default=until)
+    return find_gaps(
+        [window for window in windows if window.start >= kept],
+        records, began, lambda cluster: None,
+    )  # fmt: skip
 
 
 def merged(gaps: Sequence[Gap]) -> list[Gap]:

@@ -21,19 +21,18 @@ import fsspec
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
-from shipper.error_codes import code_of, with_code, without_code
 from shipper.errors import StepResultError
 from shipper.report.coverage import committed_at
-from shipper.report.gaps import merged, seen_on
-from shipper.report.markup import plural, words
+from shipper.report.gaps import merged, on_cluster
+from shipper.report.markup import plural
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
-from shipper.report.past_runs import run_ids, window_names, window_runs
-from shipper.report.plan_result import PlanResult
-from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
+from shipper.report.past_runs import run_ids, window_names
+from shipper.report.results import Gap, RunReport
 from shipper.report.run_folder import RunFolder, StepResult, names_in
-from shipper.report.standing import RunSeen, outstanding
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
+from shipper.report.window_records import WindowRecord, read_records
+from shipper.report.window_state import left_in
+from shipper.runner import REPORT
 from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
@@ -157,39 +156,6 @@ def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:
     return RunFolder(runs_uri, pipeline, window.start, window.end, ids[-1]) if ids else None
 
 
-def where_it_stands(folder: RunFolder, clusters: Sequence[str]) -> str:
-    """Return one sentence on a run that has not ended: the unfinished step, its message when it
-    failed, and the clusters that have everything."""
-    there = [
-        name
-        for name in clusters
-        if _succeeded(left_result(folder, f"{GATE_DELIVERY}.{name}", DeliveryGateResult))
-    ]
-    step, result = next(iter(_not_done(folder, clusters)), (REPORT, None))
-    has = f"; {words(there)} {'has' if len(there) == 1 else 'have'} everything" if there else ""
-    if result is not None:
-        again = "is not tried again" if result.final else "is tried again"
-        why = without_code(one_sentence(result.error or "it does not say why")).rstrip(".")
-        return with_code(f"{step} failed and {again}: {why}{has}", code_of(result.error))
-    return f"{step} has not ended: it is running, or waits for a worker or a pool{has}"
-
-
-def _not_done(folder: RunFolder, clusters: Sequence[str]) -> list[tuple[str, StepResult | None]]:
-    """Return the unfinished steps in their order, a failed one before one that has only not ended;
-    None: no result yet."""
-    steps: list[tuple[str, type[StepResult]]] = [(PLAN, PlanResult), (GATE_SOURCE, GateResult)]
-    for name in clusters:
-        steps += [(f"{SHIP}:{name}", ShipResult), (f"{GATE_DELIVERY}:{name}", DeliveryGateResult)]
-    found = [(step, left_result(folder, step.replace(":", "."), kind)) for step, kind in steps]
-    return sorted(
-        (each for each in found if not _succeeded(each[1])), key=lambda each: each[1] is None
-    )
-
-
-def _succeeded(result: StepResult | None) -> bool:
-    return result is not None and result.status != "failed"
-
-
 def left_result(folder: RunFolder, name: str, kind: type[R]) -> R | None:
     """Read a step's result; None also if it cannot be read: its details are worth less than what
     they are for."""
@@ -245,25 +211,26 @@ def fresh_until(
         if not some or not lacking:
             break
         start = min(window.start for window in some)
-        runs = [
-            run
-            for run in window_runs(runs_uri, pipeline, lacking, start, now)
-            if run.window.end <= now
+        records = [
+            record
+            for record in read_records(runs_uri, pipeline, start, now)
+            if record.window_end <= now
         ]
         for name in lacking:
-            seen = seen_on(runs, name)
-            ends = [_there_until(run.window, seen) for run in runs if run.passed(name)]
+            seen = on_cluster(records, name)
+            windows_there = {record.window for record in seen if record.passed and record.start}
+            ends = [_there_until(window, seen) for window in windows_there if window.end > start]
             if latest := max((end for end in ends if end), default=None):
                 found[name] = latest
     return found
 
 
-def _there_until(window: Window, seen: Sequence[RunSeen]) -> dt.datetime | None:
+def _there_until(window: Window, seen: Sequence[WindowRecord]) -> dt.datetime | None:
     """Return the end of the last part of ``window`` that has no left-out file; None if there is
     none."""
     end = window.end
     for tick in sorted(
-        (parse_window(note.window) for note in outstanding(window, seen)),
+        (parse_window(note.window) for note in left_in(window, seen)),
         key=lambda tick: tick.end,
         reverse=True,
     ):

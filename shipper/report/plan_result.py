@@ -261,6 +261,9 @@ class PlanResult(StepResult):
     source_root: str = ""
     """Part of the path in front of the first placeholder or glob, as the files' paths begin: the
     rest of a path identifies the file."""
+    is_of_named_files: bool = False
+    """True if the run reads files that a person named, instead of the window's: it says nothing of
+    the window's other files."""
     transform_digest: str = ""
     reship: bool = False
     reship_id: str = ""

@@ -329,9 +329,6 @@ class Coverage(Result):
     end: dt.datetime
     looked_at: dt.datetime | None = None
     """Time at which the plan began to look; None: no plan did."""
-    first_looked_at: dt.datetime | None = None
-    """Time at which the plan of the first attempt looked whose delivery gate passed; None: no
-    earlier attempt's gate did."""
     asked: bool = True
     """False if nobody could ask the cluster what it holds. Then files that were known to be missing
     stay so."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -127,7 +127,7 @@ class RunFolder:
                 f"{run_id!r} is not a valid run id. It names a folder: use letters, digits, "
                 "`.`, `_` and `-`, and begin with a letter or digit."
             )
-        self.run_id = run_id
+        self.run_id, self._beside = run_id, (runs_uri, pipeline)
         self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
 
     @staticmethod
@@ -212,8 +212,8 @@ class RunFolder:
         return now
 
     def write(self, name: str, result: StepResult) -> str:
-        """Write an attempt's result, and make that of the latest attempt the step's. Return the
-        path of the step's result.
+        """Write an attempt's result, and make that of the latest attempt the step's; and beside the
+        runs, what the step learned of windows. Return the path of the step's result.
 
         No file system here has a conditional write. So each attempt keeps its result under a name
         of its own, and each writer of the step's result looks afterwards whether a later attempt
@@ -229,7 +229,19 @@ class RunFolder:
                 f"{name}.json", text if latest in ("", mine) else self.read_text(latest) or ""
             )
             written = latest
+        # It knows the results of all steps, which know this module.
+        from shipper.report.window_records import records_of, write_records
+
+        with self._reached():
+            write_records(*self._beside, records_of(result))
         return path
+
+    def note_begin(self, window: Window, at: dt.datetime, others: Sequence[str]) -> None:
+        """Note beside the runs that the run begins. Raises StepResultError."""
+        from shipper.report.window_records import begun, write_records
+
+        with self._reached():
+            write_records(*self._beside, [begun(window, self.run_id, at, others)])
 
     def find_later(self, name: str, result: R) -> R | None:
         """Return the step's result if an attempt that began after ``result``'s left one. Does not

@@ -45,6 +45,8 @@ class Caveat(NamedTuple):
     section: str
     remedy: str = ""
     """Remedy, in sentences; empty if ``says`` contains it."""
+    cluster: str = ""
+    """Cluster that it is about; empty: all."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def verdict(report: RunReport) -> Verdict:
     doubts = () if dry else tuple(_doubts(report, found))
     missing = tuple(_missing(report, found))
     mend = tuple(
-        Caveat(f"{account.cluster}: {text}", "notes")
+        Caveat(f"{account.cluster}: {text}", "notes", cluster=account.cluster)
         for account in found
         if account.plan
         for text in (*account.plan.warnings, account.plan.problem if dry else None)
@@ -231,7 +233,7 @@ def _elsewhere(found: list[Account], failed: str | None) -> str:
 
 def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
     """Return the reasons not to trust a run that reports success."""
-    doubts, silent = _contradictions(found), []
+    doubts, silent = _contradictions(found), list[tuple[str, str]]()
     for account in found:
         aside = sum(account.quarantined.values())
         if account.read and aside / account.read >= _MUCH_QUARANTINED:
@@ -239,22 +241,22 @@ def _doubts(report: RunReport, found: list[Account]) -> list[Caveat]:
                 f"{account.cluster}: {number(aside)} of {plural(account.read, 'line')} "
                 f"({100 * aside / account.read:.0f} %) went to quarantine."
             )
-            doubts.append(Caveat(says, "sum", _in_quarantine(report)))
+            doubts.append(Caveat(says, "sum", _in_quarantine(report), account.cluster))
         if account.outcome == "no result":
-            silent.append(
-                f"{account.cluster}: the ship step left no result, so what it delivered is unknown."
-            )
+            says = "the ship step left no result, so what it delivered is unknown."
+            silent.append((f"{account.cluster}: {says}", account.cluster))
         elif account.delivered and account.gate is None:
-            silent.append(f"{account.cluster}: the delivery gate left no result.")
+            says = f"{account.cluster}: the delivery gate left no result."
+            silent.append((says, account.cluster))
     if any(account.delivered for account in found) and report.gate_source is None:
-        silent.append("The source gate left no result.")
-    doubts += [Caveat(says, "steps", _COUNT_ANEW) for says in silent]
+        silent.append(("The source gate left no result.", ""))
+    doubts += [Caveat(says, "steps", _COUNT_ANEW, cluster) for says, cluster in silent]
     for title, gate in gates(report):
         if broken := [
             one.check for one in gate.checks if one.severity == "block" and not one.passed
         ]:
             says = f"{title}: {words(broken)} failed, and yet the gate let the run pass."
-            doubts.append(Caveat(says, "gates", _COUNT_ANEW))
+            doubts.append(Caveat(says, "gates", _COUNT_ANEW, gate.cluster or ""))
     return doubts
 
 
@@ -282,7 +284,7 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
                 f"{account.cluster}: {plural(files, 'file')} could not be read; one record in "
                 f"quarantine stands for {each}."
             )
-            doubts.append(Caveat(says, "sum", _in_quarantine(report)))
+            doubts.append(Caveat(says, "sum", _in_quarantine(report), account.cluster))
     for cluster in dict.fromkeys(gap.cluster for gap in report.gaps or ()):
         gaps = [gap for gap in report.gaps or () if gap.cluster == cluster]
         are = f"{plural(len(gaps), 'earlier window')} {'is' if len(gaps) == 1 else 'are'}"
@@ -291,7 +293,7 @@ def _missing(report: RunReport, found: list[Account]) -> list[Caveat]:
             f"`shipper gaps {report.pipeline}` lists windows that are not complete; a run of such "
             "a window ships what is missing."
         )
-        doubts.append(Caveat(says, "incomplete", remedy))
+        doubts.append(Caveat(says, "incomplete", remedy, cluster))
     return doubts
 
 
@@ -304,13 +306,13 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
         if account.gap:
             how = "not accounted for" if account.gap > 0 else "more accounted for than expected"
             says = f"{account.cluster}: {plural(abs(account.gap), 'record')} {how}."
-            doubts.append(Caveat(says, "sum", _COUNT_ANEW))
+            doubts.append(Caveat(says, "sum", _COUNT_ANEW, account.cluster))
         if account.parked:
             says = f"{account.cluster}: {plural(account.parked, 'record')} parked and never sent."
             remedy = (
                 "When the topic can be written to, run the window again: it ships what is left."
             )
-            doubts.append(Caveat(says, "figures", remedy))
+            doubts.append(Caveat(says, "figures", remedy, account.cluster))
         wrong = [
             f"{count.name} ({disagreement(count)})" for count in account.counts if not count.agrees
         ]
@@ -318,7 +320,7 @@ def _contradictions(found: list[Account]) -> list[Caveat]:
         if wrong or differ:
             who = "counts" if wrong else "the ledger and the receipts"
             says = f"{account.cluster}: {who} disagree on {_some(wrong or differ)}."
-            doubts.append(Caveat(says, "figures", _COUNT_ANEW))
+            doubts.append(Caveat(says, "figures", _COUNT_ANEW, account.cluster))
     return doubts
 
 

@@ -36,8 +36,8 @@ from shipper import runtime
 from shipper.config.load import pipeline_names
 from shipper.errors import ShipperError, UsageError
 from shipper.report.run_folder import RunFolder
-from shipper.report.standing import SHIPPED, SHIPPING, STATES, WAITING
 from shipper.report.templates import environment
+from shipper.report.window_state import SHIPPED, SHIPPING, STATES, WAITING
 from shipper.shipments import view as drawing
 from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import delay, detail, judged
@@ -156,6 +156,7 @@ def _templates() -> Environment:
     made = environment("shipper.shipments")
     names = ("moment", "iso", "span", "duration", "figure", "compact", "words", "waits", "worst")
     made.globals.update({name: getattr(drawing, name) for name in names})
+    made.filters["coded"] = drawing.coded
     made.globals.update(
         looks=drawing.LOOKS,
         states=STATES,
@@ -266,6 +267,7 @@ def _window(asked: _Question) -> dict[str, Any]:
             for cluster in run["clusters"]:
                 cluster["cause"] = ""
         for run in found["begun"]:
+            run["steps"] = [step._replace(error="", code=None) for step in run["steps"]]
             for ship in run["ships"]:
                 ship["parked"] = []
     of_window = (found["start"], found["end"])
@@ -344,13 +346,16 @@ def _lies_in(runs_uri: str, page: str) -> bool:
 
 
 def _known(index: Index, pipeline: str, rights: Rights) -> Known:
-    """Return the pipeline. Only a person who may see it learns whether it exists."""
-    found = next((known for known in index.pipelines() if known.pipeline == pipeline), None)
+    """Return the pipeline, also by a former name. Only a person who may see it learns whether it
+    exists."""
+    every = index.pipelines()
+    called = [known for known in every if pipeline in (known.pipeline, *known.formerly)]
+    found = min(called, key=lambda known: (known.retired, known.pipeline != pipeline), default=None)
     if not rights.may_see(found.dag_id if found else pipeline):
         raise Refused(HTTPStatus.FORBIDDEN, "this pipeline does not exist, or you may not see it")
     if found:
         return found
-    raise Refused(HTTPStatus.NOT_FOUND, f"no run of a pipeline {pipeline!r} is known yet")
+    raise Refused(HTTPStatus.NOT_FOUND, f"no pipeline {pipeline!r} is known")
 
 
 def _now() -> int:

@@ -1,16 +1,16 @@
 """Data of one cluster for the page: the records that arrived there in a stretch of time, by
-pipeline and topic; and the records on their way."""
+pipeline and topic; and the runs on their way."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shipper.shipments.grid import KILLED_AFTER_SECONDS
-from shipper.shipments.index import Index, Known
+from shipper.report.window_state import OVERDUE, SHIPPING, STATES, TROUBLE
+from shipper.shipments.grid import state_now
+from shipper.shipments.index import CODES, Index, Known, window_of
 from shipper.shipments.live import live
-from shipper.windows.window import Window
 
 _COLUMNS = 96
 """Columns of the picture of rates, at most."""
@@ -18,6 +18,7 @@ _STEPS = (300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_40
 _MOST_TOPICS = 500
 _MOST_LIVE = 20
 """Runs whose figures are read for one request."""
+_SUMS = ("records", "bytes", "wire_bytes", "quarantined", "parked")
 
 
 def cluster_page(
@@ -32,83 +33,61 @@ def cluster_page(
     """Return what ended in [``start``, ``end``) of the ships of the pipelines ``shipping``
     to the cluster. ``may_read``: whether a DAG's reports may be read, since topics are named in
     them."""
-    known = {one.pipeline: one for one in shipping}
+    known = {one.key: one for one in shipping}
     step = next((each for each in _STEPS if (end - start) / each <= _COLUMNS), _STEPS[-1])
+    pipelines: dict[str, dict[str, Any]] = {}
+    topics: dict[tuple[str, str], dict[str, Any]] = {}
+    rates: dict[int, list[int]] = {}
+    readable = {one.key for one in shipping if may_read(one.dag_id)}
+    for key, ended, sent in _ships(index, cluster, start, end):
+        if key not in known:
+            continue
+        name = known[key].pipeline
+        of = pipelines.setdefault(
+            key, {"pipeline": name, "ships": 0, "last": 0, "ledger": 0, **dict.fromkeys(_SUMS, 0)}
+        )
+        of |= {what: of[what] + sent[what] for what in _SUMS}
+        of["ships"] += 1
+        of["last"], of["ledger"] = max(of["last"], ended), max(of["ledger"], sent["ledger"])
+        column = rates.setdefault(ended // step * step, [0, 0])
+        column[0] += sent["records"]
+        column[1] += sent["bytes"]
+        for topic in sent.get("topics", ()) if key in readable else ():
+            at = topics.setdefault(
+                (topic["topic"], key),
+                {"topic": topic["topic"], "pipeline": name, "quarantine": topic["quarantine"]}
+                | {"records": 0, "bytes": 0, "parked": 0, "last": 0},
+            )
+            at |= {what: at[what] + topic[what] for what in ("records", "bytes", "parked")}
+            at["last"] = max(at["last"], ended)
     return {
         "cluster": cluster,
         "now": now,
         "start": start,
         "end": end,
         "step": step,
-        "pipelines": _pipelines(index, cluster, start, end, known),
-        "rates": _rates(index, cluster, start, end, step, known),
-        "topics": _topics(index, cluster, start, end, known, may_read),
+        "pipelines": sorted(pipelines.values(), key=lambda one: (-one["records"], one["pipeline"])),
+        "rates": [[at, *rates[at]] for at in sorted(rates)],
+        "topics": sorted(
+            topics.values(), key=lambda one: (-one["records"], one["topic"], one["pipeline"])
+        )[:_MOST_TOPICS],
         "running": _running(index, cluster, now, known, may_read),
         "of": len(known),
     }
 
 
-def _pipelines(
-    index: Index, cluster: str, start: int, end: int, known: Collection[str]
-) -> list[dict[str, Any]]:
-    """Return the pipelines that sent something in this time, most records first."""
+def _ships(
+    index: Index, cluster: str, start: int, end: int
+) -> list[tuple[str, int, dict[str, Any]]]:
+    """Return pipeline, end and figures of each run's ship. A report that is written again, since a
+    task was cleared, takes nothing away: what arrived before it arrived then."""
     rows = index.db.execute(
-        "SELECT pipeline, count(*), sum(records), sum(bytes), sum(wire_bytes), sum(quarantined), "
-        "sum(parked), max(ended), max(ledger) FROM ships WHERE cluster = ? AND ended >= ? AND "
-        "ended < ? GROUP BY pipeline ORDER BY 3 DESC, 1",
+        "SELECT key, ended, json_extract(body, '$.ended.sent'), "
+        "max(json_extract(body, '$.ended.sent.records')) FROM records WHERE step = 'report' AND "
+        'cluster = ? AND ended >= ? AND ended < ? GROUP BY key, start, "end", run_id',
         (cluster, start, end),
     )
-    keys = (
-        "pipeline",
-        "ships",
-        "records",
-        "bytes",
-        "wire_bytes",
-        "quarantined",
-        "parked",
-        "last",
-        "ledger",
-    )
-    return [dict(zip(keys, row, strict=True)) for row in rows if row[0] in known]
-
-
-def _rates(
-    index: Index, cluster: str, start: int, end: int, step: int, known: Collection[str]
-) -> list[list[int]]:
-    """Return [begin of the column, records, bytes], by the moment when each ship ended."""
-    sums: dict[int, list[int]] = {}
-    rows = index.db.execute(
-        "SELECT pipeline, ended / ?4, sum(records), sum(bytes) FROM ships WHERE cluster = ?1 AND "
-        "ended >= ?2 AND ended < ?3 GROUP BY 1, 2",
-        (cluster, start, end, step),
-    )
-    for pipeline, column, records, size in rows:
-        if pipeline in known:
-            found = sums.setdefault(column * step, [0, 0])
-            found[0] += records
-            found[1] += size
-    return [[at, *sums[at]] for at in sorted(sums)]
-
-
-def _topics(
-    index: Index,
-    cluster: str,
-    start: int,
-    end: int,
-    known: Mapping[str, Known],
-    may_read: Callable[[str], bool],
-) -> list[dict[str, Any]]:
-    rows = index.db.execute(
-        "SELECT topic, pipeline, sum(records), sum(bytes), max(quarantine), sum(parked), "
-        "max(ended) FROM arrivals WHERE cluster = ? AND ended >= ? AND ended < ? GROUP BY 1, 2 "
-        "ORDER BY 3 DESC, 1, 2",
-        (cluster, start, end),
-    ).fetchall()
-    readable = {
-        name for name in {row[1] for row in rows} & set(known) if may_read(known[name].dag_id)
-    }
-    keys = ("topic", "pipeline", "records", "bytes", "quarantine", "parked", "last")
-    return [dict(zip(keys, row, strict=True)) for row in rows if row[1] in readable][:_MOST_TOPICS]
+    return [(key, ended, json.loads(sent)) for key, ended, sent, _ in rows if sent]
 
 
 def _running(
@@ -118,30 +97,35 @@ def _running(
     known: Mapping[str, Known],
     may_read: Callable[[str], bool],
 ) -> list[dict[str, Any]]:
-    """Return the runs that have begun and left no report, the latest first, with the figures of
-    their ships to this cluster. Of several over one window the last one: those before it are dead.
-    """
+    """Return the runs that are under way, the latest first, with the figures of their ships to this
+    cluster."""
     rows = index.db.execute(
-        'SELECT pipeline, start, "end", run_id, max(at) FROM begun WHERE cluster = ? AND at > ? '
-        "GROUP BY 1, 2, 3 ORDER BY 5 DESC",
-        (cluster, now - KILLED_AFTER_SECONDS),
+        'SELECT key, run_id, start, "end", state, ended, complete FROM cells WHERE cluster = ? AND '
+        "state IN (?, ?) ORDER BY ended DESC",
+        (cluster, CODES[SHIPPING], CODES[TROUBLE]),
     ).fetchall()
-    found = []
-    for pipeline, start, end, run_id, at in [row for row in rows if row[0] in known][:_MOST_LIVE]:
-        window = Window(*(dt.datetime.fromtimestamp(moment, dt.UTC) for moment in (start, end)))
-        run = (
-            live(known[pipeline], window, [(run_id, at)])[0]
-            if may_read(known[pipeline].dag_id)
-            else {"run_id": run_id, "at": at, "ships": []}
-        )
-        ships = [ship for ship in run["ships"] if ship["cluster"] == cluster]
+    found: list[dict[str, Any]] = []
+    for key, run_id, *cell in rows:
+        if key not in known or len(found) == _MOST_LIVE:
+            continue
+        of, (start, end, *_) = known[key], cell
+        state = STATES[state_now(of, cell, now)]
+        if state not in (SHIPPING, TROUBLE, OVERDUE):
+            continue
+        figures = live(of, window_of((start, end)), run_id, cell[3])
+        step = next((one for one in figures["steps"] if one.cluster == cluster and one.error), None)
+        ships = [ship for ship in figures["ships"] if ship["cluster"] == cluster]
+        if not may_read(of.dag_id):
+            ships, step = [], None
         found.append(
             {
-                "pipeline": pipeline,
+                "pipeline": of.pipeline,
                 "start": start,
                 "end": end,
                 "run_id": run_id,
-                "at": at,
+                "at": cell[3],
+                "state": state,
+                "says": step.says if step else "",
                 "ship": ships[0] if ships else None,
             }
         )

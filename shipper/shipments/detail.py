@@ -3,6 +3,8 @@ its report says."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from typing import Any
 
 import fsspec
@@ -11,10 +13,10 @@ from shipper.errors import ShipperError
 from shipper.report.account import accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.report.standing import MISSING, STATES, THERE, WAITING
 from shipper.report.verdict import verdict
-from shipper.shipments.grid import Due, running_state
-from shipper.shipments.index import Index, Known
+from shipper.report.window_state import MISSING, SHIPPING, STATES, THERE, TROUBLE, WAITING
+from shipper.shipments.grid import Due, state_now
+from shipper.shipments.index import CODES, Index, Known
 from shipper.shipments.live import live
 from shipper.shipments.unreported import Scheduler, StartedRun, state_of, without_report
 from shipper.shipments.view import duration, words, worst
@@ -35,7 +37,7 @@ def detail(
     """Return the window. ``run_id``: which run's report; by default that of the last one.
     ``scheduler``: who knows of runs that left no report."""
     start, end = int(window.start.timestamp()), int(window.end.timestamp())
-    runs = _runs(index, known.pipeline, start, end)
+    runs = _runs(index, known, start, end)
     looked_at = (
         run_id
         if any(run["run_id"] == run_id for run in runs)
@@ -43,18 +45,20 @@ def detail(
     )
     report, problem = _report(known, window, looked_at) if looked_at else (None, None)
     started = scheduler.unsuccessful([known], (start, end), tasks=True) if scheduler else ()
-    unreported = without_report(index, [run for run in started if run.window == (start, end)])
+    unreported = without_report(
+        index, [known], [run for run in started if run.window == (start, end)]
+    )
+    clusters = _clusters(index, known, start, end, now, unreported[-1] if unreported else None)
+    begun = {one["run_id"]: one["began"] for one in clusters if one["began"]}
     return {
         "known": known,
         "start": start,
         "end": end,
         "window": str(window),
         "now": now,
-        "clusters": _clusters(
-            index, known, start, end, now, unreported[-1] if unreported else None
-        ),
+        "clusters": clusters,
         "unreported": unreported[::-1],
-        "begun": live(known, window, index.begun_over(known.pipeline, start, end)),
+        "begun": [live(known, window, run, began) for run, began in begun.items()],
         "runs": runs,
         "run": looked_at,
         "asked": run_id or "",
@@ -83,7 +87,7 @@ def judged(found: dict[str, Any]) -> dict[str, Any]:
 def delay(clusters: list[dict[str, Any]]) -> str:
     """Return how long after the window's end it was there, or was tried last."""
     ran = [one for one in clusters if one["lag"] is not None]
-    if not ran:
+    if not ran or any(one["began"] for one in clusters):
         return ""
     there = len(ran) == len(clusters) and all(one["state"] in THERE for one in ran)
     longest = duration(max(one["lag"] for one in ran))
@@ -96,97 +100,77 @@ def _clusters(
     """Return each cluster's state, the run that decided it, and whether that was a run over another
     window."""
     cells = {
-        cluster: (state, run_id, ended)
-        for cluster in known.clusters
-        for state, run_id, ended in index.db.execute(
-            "SELECT state, run_id, ended FROM cells WHERE cluster = ? AND pipeline = ? AND start "
-            '= ? AND "end" = ?',
-            (cluster, known.pipeline, start, end),
+        cluster: rest
+        for cluster, *rest in index.db.execute(
+            'SELECT cluster, start, "end", state, ended, complete, run_id FROM cells WHERE '
+            'key = ? AND start = ? AND "end" = ?',
+            (known.key, start, end),
         )
     }
-    running, found = index.running(known.pipeline, start, end), []
+    found = []
     for cluster in known.clusters:
-        state_now = None
-        if cluster in running:
-            state_now = running_state(running[cluster], now)
-        if unreported:
-            state_now = state_of(index, unreported, cluster) or state_now
+        state, run_id, ended, began = None, None, None, None
         if cluster in cells:
-            state, run_id, ended = cells[cluster]
-            by = _elsewhere(index, known.pipeline, run_id, start, end)
-            found.append(
-                {
-                    "cluster": cluster,
-                    "state": state_now or STATES[state],
-                    "run_id": run_id,
-                    "lag": max(0, ended - end),
-                    "by": by,
-                }
-            )
-            continue
-        first = index.beginnings(cluster).get(known.pipeline)
-        if (
-            state_now is None
-            and known.schedule
-            and first is not None
-            and first <= start
-            and end <= now
-            and not known.retired
-        ):
-            state_now = (
-                MISSING
-                if cells
-                else Due(known.schedule, known.settle, first, now).state(start, end)
-            )
+            *cell, run_id = cells[cluster]
+            state, ended = STATES[state_now(known, cell, now)], cell[3]
+            if cell[2] in (CODES[SHIPPING], CODES[TROUBLE]):
+                began, ended = ended, None
+        if unreported:
+            state = state_of(index, known, unreported, now, cluster) or state
+        first = known.first_on(cluster)
+        if state is None and first is not None and first <= start and end <= now:
+            state = MISSING if cells else Due(known, cluster, now).state(start, end)
         found.append(
-            {"cluster": cluster, "state": state_now, "run_id": None, "lag": None, "by": None}
+            {
+                "cluster": cluster,
+                "state": state,
+                "run_id": run_id,
+                "began": began,
+                "lag": None if ended is None else max(0, ended - end),
+                "by": run_id and _elsewhere(index, known.key, run_id, start, end),
+            }
         )
     return found
 
 
-def _elsewhere(
-    index: Index, pipeline: str, run_id: str, start: int, end: int
-) -> dict[str, int] | None:
+def _elsewhere(index: Index, key: str, run_id: str, start: int, end: int) -> dict[str, int] | None:
     """Return the window of the run, if it is another: a later run that looked back, or one over a
     longer window."""
     windows = index.db.execute(
-        'SELECT start, "end" FROM runs WHERE pipeline = ? AND run_id = ?', (pipeline, run_id)
+        'SELECT DISTINCT start, "end" FROM records WHERE key = ? AND run_id = ?', (key, run_id)
     ).fetchall()
     if not windows or (start, end) in windows:
         return None
     return {"start": windows[0][0], "end": windows[0][1]}
 
 
-def _runs(index: Index, pipeline: str, start: int, end: int) -> list[dict[str, Any]]:
-    """Return the runs, newest first, each with its clusters."""
+def _runs(index: Index, known: Known, start: int, end: int) -> list[dict[str, Any]]:
+    """Return the runs that have ended, newest first, each with its clusters."""
     rows = index.db.execute(
-        "SELECT run_id, cluster, state, began, ended, files, bytes, records, there, cause FROM "
-        "runs "
-        'WHERE pipeline = ? AND start = ? AND "end" = ? ORDER BY ended DESC, run_id DESC, cluster',
-        (pipeline, start, end),
+        "SELECT run_id, cluster, ended, json_extract(body, '$.ended') FROM records WHERE key = ? "
+        "AND start = ? AND \"end\" = ? AND step = 'report' ORDER BY ended DESC, run_id DESC, "
+        "cluster",
+        (known.key, start, end),
     )
     found: dict[str, dict[str, Any]] = {}
-    for run_id, cluster, state, began, ended, files, size, records, there, cause in rows:
+    for run_id, cluster, ended, text in rows:
+        of = {"files": 0, "bytes": 0, "records": 0, "there": 0, "cause": "", **json.loads(text)}
         run = found.setdefault(
             run_id,
             {
                 "run_id": run_id,
-                "began": began,
+                "began": int(dt.datetime.fromisoformat(of["began"]).timestamp()),
                 "ended": ended,
-                "files": files,
-                "bytes": size,
+                "files": of["files"],
+                "bytes": of["bytes"],
                 "clusters": [],
             },
         )
-        run["clusters"].append(
-            {
-                "cluster": cluster,
-                "state": STATES[state],
-                "records": records,
-                "there": there,
-                "cause": cause,
-            }
-        )
+        if ended == run["ended"]:  # not of an earlier attempt
+            of = {name: of[name] for name in ("state", "records", "there", "cause")}
+            run["clusters"] += [
+                {"cluster": each, **of} for each in ([cluster] if cluster else known.clusters)
+            ]
     return list(found.values())
 
 

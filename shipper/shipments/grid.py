@@ -4,11 +4,11 @@ A grid of 500 pipelines and 30 days of hours has 360,000 cells. So windows that 
 are as long, and have the same state go together, as one *segment*: ``[start, seconds of each, how
 many, state]``.
 
-Two states come from the clock and not from runs. A window of the schedule that has ended, and that
-no run has left a word of, is ``waiting`` until its deadline (`schedule.deliver_within`; without it,
-until its files have settled and as long again as the window is), and ``missing`` after it. Before
-the first window that the schedule had, nothing is due, and the grid is empty there: never
-scheduled.
+Three states come from the clock. A window of the schedule that has ended, and that no run has left
+a word of, is ``waiting`` until its deadline (`schedule.deliver_within`; without it, until its files
+have settled and as long again as the window is), and ``missing`` after it; a run that is under way
+then is ``overdue``. Before the first window that the schedule had, nothing is due, and the grid is
+empty there: never scheduled.
 
 One answer has a bound on its cost. Where a stretch holds more, the answer has the newest windows,
 those that begin at ``start`` or later.
@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from shipper.config.schedule import Schedule
 from shipper.report.gaps import stands_still
-from shipper.report.standing import FAILED, MISSING, SHIPPING, STATES, WAITING
-from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans
+from shipper.report.window_state import SHIPPING, STATES, TROUBLE, state_at, state_under_way
+from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans_of
 from shipper.shipments.unreported import Scheduler, state_of, without_report
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
@@ -38,9 +38,6 @@ MOST_OF_AN_ANSWER = 600_000
 """Windows, where one whose place in the schedule has to be found counts as :data:`_FINDING`: about
 a second and a half."""
 _FINDING = 30
-KILLED_AFTER_SECONDS = DAY + 7_200
-"""A run that began longer ago and left no report was killed: by default none may take longer than a
-day (`schedule.give_up_after`)."""
 
 
 def grid(
@@ -54,26 +51,19 @@ def grid(
 ) -> dict[str, Any]:
     """Return the windows of the pipelines ``shown`` that touch the stretch, or the newest of them.
     ``scheduler``: who knows of runs that left no report."""
-    first, running = index.beginnings(cluster), _running(index, cluster, now)
-    for run in without_report(index, scheduler.unsuccessful(shown, between)) if scheduler else ():
-        if state := state_of(index, run, cluster):
+    running: dict[str, dict[Span, int]] = {}
+    by_name = {one.pipeline: one for one in shown}
+    started = scheduler.unsuccessful(shown, between) if scheduler else ()
+    for run in without_report(index, shown, started):
+        if state := state_of(index, by_name[run.pipeline], run, now, cluster):
             running.setdefault(run.pipeline, {})[run.window] = CODES[state]
     start, end = between
     begin, days = start, (end - start) // DAY
-    while days > 1 and _cost(index, shown, (begin, end), now, cluster, first) > MOST_OF_AN_ANSWER:
+    while days > 1 and _cost(index, shown, (begin, end), now, cluster) > MOST_OF_AN_ANSWER:
         days //= 2
         begin = end - days * DAY
     rows = [
-        _row(
-            index,
-            one,
-            (begin, end),
-            now,
-            cluster,
-            first.get(one.pipeline),
-            running.get(one.pipeline, {}),
-        )
-        for one in shown
+        _row(index, one, (begin, end), now, cluster, running.get(one.pipeline, {})) for one in shown
     ]
     return {"start": begin, "end": end, "asked": start, "rows": rows}
 
@@ -85,30 +75,22 @@ def shortest(index: Index, shown: Collection[Known], cluster: str) -> int:
     for one in shown:
         if one.schedule:
             found.append(DAY // Ticks(one.schedule).most_a_day)
-        elif latest := _latest(index, one.pipeline, cluster):
+        elif latest := _latest(index, one.key, cluster):
             found.append(latest[1] - latest[0])
     return min(found, default=3600)
 
 
-def _cost(
-    index: Index,
-    shown: Collection[Known],
-    between: Span,
-    now: int,
-    cluster: str,
-    first: Mapping[str, int],
-) -> int:
+def _cost(index: Index, shown: Collection[Known], between: Span, now: int, cluster: str) -> int:
     """Return the largest possible number of windows."""
     windows, to_find = 0, dict[tuple[str, str], int]()
     for one in shown:
         (cells,) = index.db.execute(
-            "SELECT count(*) FROM cells WHERE cluster = ? AND pipeline = ? AND start >= ? AND "
-            "start < ?",
-            (cluster, one.pipeline, *between),
+            "SELECT count(*) FROM cells WHERE cluster = ? AND key = ? AND start >= ? AND start < ?",
+            (cluster, one.key, *between),
         ).fetchone()
         due = 0
-        if one.schedule and one.pipeline in first and not one.retired:
-            seconds = min(between[1], now) - max(between[0], first[one.pipeline])
+        if one.schedule and (first := one.first_on(cluster)) is not None:
+            seconds = min(between[1], now) - max(between[0], first)
             due = max(0, Ticks(one.schedule).most_a_day * seconds // DAY - cells)
             schedule = one.schedule.cron, one.schedule.timezone
             to_find[schedule] = max(to_find.get(schedule, 0), due)
@@ -122,17 +104,14 @@ def _row(
     between: Span,
     now: int,
     cluster: str,
-    first: int | None,
     running: dict[Span, int],
 ) -> dict[str, Any]:
-    due = None
-    if known.schedule and first is not None and not known.retired:
-        due = Due(known.schedule, known.settle, first, now)
-    rows = _cells(index, known.pipeline, cluster, between)
+    due = Due(known, cluster, now) if known.first_on(cluster) is not None else None
+    rows = _cells(index, known, cluster, between, now)
     if running:
         rows = _with_running(rows, running, between)
     segments, counts = _segments(rows, between, due, now)
-    newest = _newest(index, known.pipeline, cluster)
+    newest = _newest(index, known.key, cluster)
     return {
         "known": known,
         "stands_still": bool(due) and not running and _stands_still(known, rows, now),
@@ -140,7 +119,7 @@ def _row(
         "lag": newest and max(0, newest[1] - newest[0]),
         "counts": {STATES[state]: count for state, count in enumerate(counts) if count},
         "segments": segments,
-        "latest": None if segments else _latest(index, known.pipeline, cluster),
+        "latest": None if segments else _latest(index, known.key, cluster),
     }
 
 
@@ -158,18 +137,39 @@ def _stands_still(known: Known, cells: list[Cell], now: int) -> bool:
     )
 
 
-def _cells(index: Index, pipeline: str, cluster: str, between: Span) -> list[Cell]:
+def _cells(index: Index, known: Known, cluster: str, between: Span, now: int) -> list[Cell]:
     start, end = between
-    where = "FROM cells WHERE cluster = ? AND pipeline = ? AND"
+    where = "FROM cells WHERE cluster = ? AND key = ? AND"
+    what = 'start, "end", state, ended, complete'
     before = index.db.execute(
-        f'SELECT start, "end", state {where} start < ? ORDER BY start DESC LIMIT 1',
-        (cluster, pipeline, start),
+        f"SELECT {what} {where} start < ? ORDER BY start DESC LIMIT 1",
+        (cluster, known.key, start),
     ).fetchone()
-    rows: list[Cell] = index.db.execute(
-        f'SELECT start, "end", state {where} start >= ? AND start < ? ORDER BY start, "end"',
-        (cluster, pipeline, start, end),
+    rows = index.db.execute(
+        f'SELECT {what} {where} start >= ? AND start < ? ORDER BY start, "end"',
+        (cluster, known.key, start, end),
     ).fetchall()
-    return [before, *rows] if before and before[1] > start else rows
+    if before and before[1] > start:
+        rows.insert(0, before)
+    return [(row[0], row[1], state_now(known, row, now)) for row in rows]
+
+
+_UNDER_WAY = (CODES[SHIPPING], CODES[TROUBLE])
+
+
+def state_now(known: Known, cell: Sequence[int], now: int) -> int:
+    """Return the state of a cell: begin, end, state, when its run began, complete."""
+    start, end, state, began, complete = cell
+    if state not in _UNDER_WAY:
+        return state
+    window, at = Window(_at(start), _at(end)), _at(now)
+    due = known.due(window)
+    late = due is not None and at >= due and not complete
+    return CODES[state_under_way(_at(began), at, late=late, trouble=state == CODES[TROUBLE])]
+
+
+def _at(seconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)
 
 
 def _segments(
@@ -226,42 +226,23 @@ def _with_running(cells: list[Cell], running: dict[Span, int], between: Span) ->
     return sorted((*span, state) for span, state in there.items())
 
 
-def _latest(index: Index, pipeline: str, cluster: str) -> Cell | None:
+def _latest(index: Index, key: str, cluster: str) -> Cell | None:
     """Return the latest window, whatever became of it."""
     found: Cell | None = index.db.execute(
-        'SELECT start, "end", state FROM cells WHERE cluster = ? AND pipeline = ? ORDER BY start '
+        'SELECT start, "end", state FROM cells WHERE cluster = ? AND key = ? ORDER BY start '
         "DESC LIMIT 1",
-        (cluster, pipeline),
+        (cluster, key),
     ).fetchone()
     return found
 
 
-def _running(index: Index, cluster: str, now: int) -> dict[str, dict[Span, int]]:
-    """Return pipeline → windows that are being shipped, or whose run was killed, as the state's
-    place in STATES."""
-    found: dict[str, dict[Span, int]] = {}
-    rows = index.db.execute(
-        'SELECT pipeline, start, "end", max(at) FROM begun WHERE ? IN (?, cluster) GROUP BY 1, 2, '
-        "3",
-        (cluster, ALL),
-    )
-    for pipeline, start, end, at in rows:
-        found.setdefault(pipeline, {})[start, end] = CODES[running_state(at, now)]
-    return found
-
-
-def running_state(began: int, now: int) -> str:
-    """Return the state of a window whose run has left no report yet."""
-    return SHIPPING if began > now - KILLED_AFTER_SECONDS else FAILED
-
-
-def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:
-    """End of the latest window on the cluster, and when its run ended."""
+def _newest(index: Index, key: str, cluster: str) -> Span | None:
+    """End of the latest window on the cluster, and when it was there."""
     states = ", ".join(map(str, GOOD))
     found: Span | None = index.db.execute(
-        'SELECT "end", ended FROM cells WHERE cluster = ? AND pipeline = ? AND state IN '
+        'SELECT "end", ended FROM cells WHERE cluster = ? AND key = ? AND state IN '
         f"({states}) ORDER BY start DESC LIMIT 1",
-        (cluster, pipeline),
+        (cluster, key),
     ).fetchone()
     return found
 
@@ -269,21 +250,20 @@ def _newest(index: Index, pipeline: str, cluster: str) -> Span | None:
 class Due:
     """The windows of a pipeline's schedule of which no run has left a word."""
 
-    def __init__(self, schedule: Schedule, settle: float, first: int, now: int) -> None:
-        self._schedule, self._settle, self._first, self._now = schedule, settle, first, now
+    def __init__(self, known: Known, cluster: str, now: int) -> None:
+        self._known, self._first, self._now = known, known.first_on(cluster) or 0, now
 
     def between(self, start: int, end: int, until: int) -> Iterator[Cell]:
         """Yield the windows that begin in [``start``, ``end``) and had ended by ``until``."""
         start, end = max(start, self._first), min(end, self._now)
         for day in range(start // DAY, end // DAY + 1) if start < end else ():
-            for begin, over in _ticks(self._schedule.cron, self._schedule.timezone, day):
+            for begin, over in _ticks(self._known.cron or "", self._known.timezone, day):
                 if start <= begin < end and over <= min(until, self._now):
                     yield begin, over, CODES[self.state(begin, over)]
 
     def state(self, start: int, end: int) -> str:
-        within = self._schedule.deliver_within_seconds
-        patience = self._settle + end - start if within is None else within
-        return WAITING if self._now < end + patience else MISSING
+        due = self._known.due(Window(_at(start), _at(end)))
+        return state_at(None, due, _at(self._now)) or ""
 
 
 @functools.lru_cache(maxsize=50_000)
@@ -291,4 +271,5 @@ def _ticks(cron: str, timezone: str, day: int) -> tuple[Span, ...]:
     """Return the windows of a schedule that begin in a day of UTC. To find one tick takes 50 µs,
     and many pipelines have the same schedule."""
     ticks = Ticks(Schedule.model_construct(cron=cron, timezone=timezone))
-    return tuple(span for span in spans(ticks, day * DAY, (day + 1) * DAY) if span[0] >= day * DAY)
+    found = spans_of(ticks, day * DAY, (day + 1) * DAY)
+    return tuple(span for span in found if span[0] >= day * DAY)

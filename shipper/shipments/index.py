@@ -1,20 +1,15 @@
-"""The index: one SQLite file that says what became of each window, so that no page has to read
-thousands of reports.
+"""The index: one SQLite file with the records of windows of all pipelines, so that no page has to
+read thousands of files.
 
-It is a cache. The reports in `runs_uri` are the truth, and whoever shows the page brings the index
-up to date from them (:mod:`shipper.shipments.feed`); it may be deleted at any time. Runs on the
-same machine write their rows into it: the first step that the run has begun, the report step what
-became of it.
+It is a cache. The records in `runs_uri` are the truth (:mod:`shipper.report.window_records`), and
+whoever shows the page brings the index up to date from them (:mod:`shipper.shipments.feed`); it may
+be deleted at any time.
 
-Four tables hold what runs did. ``runs`` has one row per pipeline, window, run and cluster, and
-``looks`` what each of them looked at and left. ``cells`` has one per window and cluster: what the
-looks of all runs come to, by the same rule as `shipper gaps` (:mod:`shipper.report.standing`), and
-``commits`` when the last record of a window was committed, by which it is late or not. The cluster
-``''`` stands for all of a window's clusters, and shows the worst of them. What does not follow from
-runs, that a window is due and nobody ran it, is found when somebody asks
-(:mod:`shipper.shipments.grid`). ``begun`` holds the runs that have left no report yet. ``ships``
-and ``arrivals`` hold what each run sent, as a whole and to each topic, for the page of a cluster.
-``looked`` says when somebody last looked for reports that are not in the index.
+``pipelines`` holds the configuration as it was last read, ``records`` the records, and ``cells``
+what they come to, by the same fold as `shipper gaps` (:mod:`shipper.report.window_state`): one row
+per pipeline, window and cluster. The cluster ``''`` stands for all of a window's clusters, and
+shows the worst of them. What only the clock knows is found when somebody asks
+(:mod:`shipper.shipments.grid`). ``looked`` says when somebody last looked for records.
 
 The file is in WAL mode, so readers never wait; writers wait for each other, at most
 :data:`_PATIENCE_SECONDS`. WAL needs a disk of this machine.
@@ -24,76 +19,59 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import functools
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from shipper.config.pipeline import Pipeline
-from shipper.config.rules import original
+from pydantic import BaseModel, ConfigDict
+
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
-from shipper.report.gaps import LastRun
-from shipper.report.results import Coverage
-from shipper.report.standing import LATE, MISSING, SHIPPED, STATES, THERE, RunSeen, standing
-from shipper.shipments.outcomes import Outcome
+from shipper.report.coverage import touches
+from shipper.report.gaps import LastRun, RecordsByDay
+from shipper.report.late import due
+from shipper.report.window_records import RecordFile, WindowRecord
+from shipper.report.window_state import (
+    LATE,
+    MISSING,
+    SHIPPED,
+    SHIPPING,
+    STATES,
+    THERE,
+    TROUBLE,
+    contains,
+    window_state,
+)
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_window
+from shipper.windows.window import Window
 
 Span = tuple[int, int]
 """Begin and end in seconds since the epoch."""
 ALL = ""
 """The cluster that stands for all."""
-_VERSION = 7
+_VERSION = 8
 """An index of another version is made again: it is a cache."""
-_OF_AN_INDEX = {"pipelines", "beginnings", "runs", "cells", "looks"}
+_OF_AN_INDEX = {"pipelines", "cells"}
 """Tables by which an index of any version is known."""
 _PATIENCE_SECONDS = 5.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
 _SCHEMA = """
-CREATE TABLE pipelines (
-    pipeline TEXT PRIMARY KEY, owner TEXT, description TEXT, clusters TEXT, runs_uri TEXT,
-    cron TEXT, timezone TEXT, settle REAL, deliver_within REAL, key TEXT, last_run TEXT
+CREATE TABLE pipelines (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID;
+CREATE TABLE records (
+    key TEXT, name TEXT, place INTEGER, cluster TEXT, step TEXT, run_id TEXT, start INTEGER, "end" INTEGER, since INTEGER, ended INTEGER, body TEXT,
+    PRIMARY KEY (key, name, place)
 ) WITHOUT ROWID;
-CREATE TABLE beginnings (pipeline TEXT, cluster TEXT, first INTEGER, PRIMARY KEY (pipeline, cluster)) WITHOUT ROWID;
-CREATE TABLE runs (
-    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, state INTEGER, began INTEGER, ended INTEGER,
-    files INTEGER, bytes INTEGER, records INTEGER, there INTEGER, cause TEXT,
-    PRIMARY KEY (pipeline, start, "end", run_id, cluster)
-) WITHOUT ROWID;
+CREATE INDEX records_until ON records (key, "end");
+CREATE INDEX reports_on ON records (cluster, ended) WHERE step = 'report';
 CREATE TABLE cells (
-    cluster TEXT, pipeline TEXT, start INTEGER, "end" INTEGER, state INTEGER, ended INTEGER, run_id TEXT,
-    PRIMARY KEY (cluster, pipeline, start, "end")
-) WITHOUT ROWID;
-CREATE TABLE begun (
-    pipeline TEXT, start INTEGER, "end" INTEGER, cluster TEXT, run_id TEXT, at INTEGER,
-    PRIMARY KEY (pipeline, start, "end", cluster, run_id)
-) WITHOUT ROWID;
-CREATE TABLE ships (
-    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, ended INTEGER, seconds REAL, records INTEGER, bytes INTEGER,
-    wire_bytes INTEGER, quarantined INTEGER, parked INTEGER, ledger INTEGER,
-    PRIMARY KEY (pipeline, start, "end", run_id, cluster)
-) WITHOUT ROWID;
-CREATE INDEX ships_on ON ships (cluster, ended);
-CREATE TABLE arrivals (
-    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, topic TEXT, ended INTEGER, records INTEGER, bytes INTEGER,
-    quarantine INTEGER, parked INTEGER,
-    PRIMARY KEY (pipeline, start, "end", run_id, cluster, topic)
-) WITHOUT ROWID;
-CREATE INDEX arrivals_on ON arrivals (cluster, ended);
-CREATE TABLE looks (
-    pipeline TEXT, start INTEGER, "end" INTEGER, run_id TEXT, cluster TEXT, began INTEGER, first INTEGER, passed INTEGER, coverage TEXT,
-    closed INTEGER, recreated TEXT, doubt TEXT,
-    PRIMARY KEY (cluster, pipeline, start, "end", run_id, passed, began)
+    cluster TEXT, key TEXT, start INTEGER, "end" INTEGER, state INTEGER, ended INTEGER, run_id TEXT, complete INTEGER,
+    PRIMARY KEY (cluster, key, start, "end")
 ) WITHOUT ROWID;
 CREATE TABLE looked (began INTEGER, whole INTEGER);
 INSERT INTO looked VALUES (0, 0);
-CREATE INDEX looks_until ON looks (cluster, pipeline, "end");
-CREATE TABLE commits (
-    cluster TEXT, pipeline TEXT, start INTEGER, "end" INTEGER, at INTEGER,
-    PRIMARY KEY (cluster, pipeline, start, "end")
-) WITHOUT ROWID;
 """  # noqa: E501
 
 
@@ -104,29 +82,70 @@ class IndexUnusable(ShipperError):
     code = "SHIP-901"
 
 
-class Known(NamedTuple):
-    """Entry of a pipeline in the index, so that no page reads its YAML."""
+class Known(BaseModel):
+    """A pipeline as the configuration had it, so that no page reads its YAML."""
+
+    model_config = ConfigDict(frozen=True)
 
     pipeline: str
-    owner: str
-    description: str
-    clusters: tuple[str, ...]
-    runs_uri: str
-    schedule: Schedule | None
-    settle: float
     key: str
     """The name under which its results are kept."""
-    retired: bool
-    """True if the configuration no longer has it."""
-    replay_of: str | None
-    """The pipeline that it is a replay of, by its present name."""
+    owner: str = ""
+    description: str = ""
+    clusters: tuple[str, ...] = ()
+    formerly: tuple[str, ...] = ()
+    runs_uri: str = ""
+    cron: str | None = None
+    timezone: str = "UTC"
+    deliver_within: float | None = None
+    settle: float = 0.0
+    first: dict[str, int] = {}
+    """Cluster → begin of the first window of the schedule."""
     last_run: LastRun | None = None
     """The run of its schedule that began last."""
+    replay_of: str | None = None
+    """The pipeline that it is a replay of."""
+    fault: str = ""
+    """First fault of its file."""
+    retired: bool = False
+    """True if the configuration no longer has it."""
 
     @property
     def dag_id(self) -> str:
         """DAG whose rights apply: a replay has no DAG of its own."""
         return self.replay_of or self.pipeline
+
+    @functools.cached_property
+    def schedule(self) -> Schedule | None:
+        if self.cron is None:
+            return None
+        # Unchecked: the value was checked when the pipeline was read.
+        return Schedule.model_construct(
+            cron=self.cron, timezone=self.timezone, deliver_within_seconds=self.deliver_within
+        )
+
+    @property
+    def scheduled_since(self) -> dt.datetime | None:
+        return self.last_run.schedule_since if self.last_run else None
+
+    def first_on(self, cluster: str) -> int | None:
+        """Return the begin of the first window that is due on the cluster, or on any."""
+        if self.schedule is None or self.retired:
+            return None
+        return self.first.get(cluster) if cluster else min(self.first.values(), default=None)
+
+    def due(self, window: Window) -> dt.datetime | None:
+        """Return the window's deadline; None without a schedule."""
+        if self.schedule is None:
+            return None
+        return due(self.schedule, self.settle, window, self.scheduled_since)
+
+    def late_after(self, window: Window) -> dt.datetime | None:
+        """Return the moment after which a record of the window is late; None: none ever is."""
+        since = self.scheduled_since
+        if self.deliver_within is None or (since and window.end <= since):
+            return None
+        return window.end + dt.timedelta(seconds=self.deliver_within)
 
 
 class Index:
@@ -144,8 +163,8 @@ class Index:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise IndexUnusable(
-                    f"the index {path} does not exist yet. The next run makes it, and so does the "
-                    "Shipments page if it may write there."
+                    f"the index {path} does not exist yet. The Shipments page makes it if it may "
+                    "write there."
                 )
             self.db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
             self._prepare(make=make)
@@ -198,82 +217,22 @@ class Index:
             raise
         self.db.execute("COMMIT")
 
-    def know(
-        self,
-        pipeline: Pipeline,
-        runs_uri: str,
-        beginnings: Mapping[str, dt.datetime],
-        last_run: LastRun | None,
-    ) -> None:
-        """Keep what the page needs of the pipeline. ``beginnings``: cluster → begin of the first
-        window of its schedule."""
-        for name in pipeline.formerly:
-            self._rename(name, pipeline.name)
-        schedule = pipeline.schedule
-        row = (
-            pipeline.name,
-            pipeline.owner,
-            pipeline.description,
-            "\n".join(pipeline.clusters),
-            runs_uri,
-            schedule and schedule.cron,
-            schedule and schedule.timezone,
-            pipeline.source.settle_seconds,
-            schedule and schedule.deliver_within_seconds,
-            pipeline.key,
-            last_run and last_run.model_dump_json(),
-        )
-        self.db.execute(
-            f"INSERT OR REPLACE INTO pipelines VALUES ({', '.join('?' * len(row))})", row
-        )
-        first = [
-            (pipeline.name, cluster, int(at.timestamp())) for cluster, at in beginnings.items()
-        ]
-        self.db.executemany("INSERT OR REPLACE INTO beginnings VALUES (?, ?, ?)", first)
+    def know(self, known: Known) -> None:
+        """Keep what the page needs of the pipeline."""
+        row = (known.key, known.model_dump_json(exclude_defaults=True))
+        self.db.execute("INSERT OR REPLACE INTO pipelines VALUES (?, ?)", row)
 
-    def _rename(self, earlier: str, name: str) -> None:
-        """Move the index's entries on a renamed pipeline to its new name."""
-        if not self.db.execute("SELECT 1 FROM pipelines WHERE pipeline = ?", (earlier,)).fetchone():
-            return
-        for table in (
-            "runs",
-            "begun",
-            "ships",
-            "arrivals",
-            "looks",
-            "cells",
-            "commits",
-            "beginnings",
-        ):
-            self.db.execute(
-                f"UPDATE OR REPLACE {table} SET pipeline = ? WHERE pipeline = ?", (name, earlier)
-            )
-        self.db.execute("DELETE FROM pipelines WHERE pipeline = ?", (earlier,))
-
-    def forget(self, pipeline: str, before: int) -> None:
+    def forget(self, key: str, before: int) -> None:
         """Remove the windows of the pipeline that ended before."""
-        for table in ("runs", "begun", "ships", "arrivals"):
-            self.db.execute(
-                f'DELETE FROM {table} WHERE pipeline = ? AND start < ? AND "end" < ?',
-                (pipeline, before, before),
-            )
-        clusters = self.db.execute(
-            "SELECT cluster FROM beginnings WHERE pipeline = ? UNION SELECT ?", (pipeline, ALL)
-        ).fetchall()
-        for (cluster,) in clusters:
-            for table in ("cells", "commits", "looks"):
-                self.db.execute(
-                    f"DELETE FROM {table} WHERE cluster = ? AND pipeline = ? AND start < ? AND "
-                    '"end" < ?',
-                    (cluster, pipeline, before, before),
-                )
+        for table in ("records", "cells"):
+            self.db.execute(f'DELETE FROM {table} WHERE key = ? AND "end" < ?', (key, before))
 
     def begin_look(self, now: int, pause: int) -> int | None:
-        """Claim a look for reports that are not in the index. Return when the last look at all of
+        """Claim a look for records that are not in the index. Return when the last look at all of
         them ended; None if a look began less than ``pause`` seconds ago."""
         claimed = (now, now - pause)
-        (due,) = self.db.execute("SELECT began <= ? FROM looked", claimed[1:]).fetchone()
-        if not due:  # nobody need wait for those that write
+        (is_due,) = self.db.execute("SELECT began <= ? FROM looked", claimed[1:]).fetchone()
+        if not is_due:  # nobody need wait for those that write
             return None
         with self.writing():
             done = self.db.execute("UPDATE looked SET began = ? WHERE began <= ?", claimed)
@@ -283,347 +242,163 @@ class Index:
     def looked_at_all(self, now: int) -> None:
         self.db.execute("UPDATE looked SET whole = ?", (now,))
 
-    def is_settled(self, pipeline: str, start: int, end: int) -> bool:
-        """Return True if the window is shipped to all clusters, so that no new report about it is
-        likely."""
-        found = self.db.execute(
-            'SELECT state FROM cells WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = '
-            "?",
-            (ALL, pipeline, start, end),
-        ).fetchone()
-        return found is not None and found[0] in (CODES[SHIPPED], CODES[LATE])
+    def names(self, key: str) -> set[str]:
+        """Return the files whose records it has."""
+        rows = self.db.execute("SELECT DISTINCT name FROM records WHERE key = ?", (key,))
+        return {name for (name,) in rows}
 
-    def begun(
-        self, pipeline: str, start: int, end: int, run_id: str, clusters: Iterable[str], at: int
-    ) -> None:
-        """Note that a run over the window has begun, or begun again. Its report takes that back."""
-        rows = [(pipeline, start, end, cluster, run_id, at) for cluster in clusters]
-        self.db.executemany("INSERT OR REPLACE INTO begun VALUES (?, ?, ?, ?, ?, ?)", rows)
-
-    def begun_over(self, pipeline: str, start: int, end: int) -> list[tuple[str, int]]:
-        """Return id and beginning of the runs over the window that have left no report, the latest
-        last."""
-        return self.db.execute(
-            'SELECT run_id, min(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? '
-            "GROUP BY run_id ORDER BY 2",
-            (pipeline, start, end),
-        ).fetchall()
-
-    def running(self, pipeline: str, start: int, end: int) -> dict[str, int]:
-        """Return cluster → when the last of these runs began, of those that are for it."""
-        return dict(
-            self.db.execute(
-                'SELECT cluster, max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = '
-                "? GROUP BY cluster",
-                (pipeline, start, end),
+    def add(self, known: Known, found: Iterable[tuple[RecordFile, Sequence[WindowRecord]]]) -> None:
+        """Add records, in whatever order, and write anew the cells that they are about."""
+        new: list[WindowRecord] = []
+        for file, records in found:
+            new += records
+            self.db.executemany(
+                f"INSERT OR REPLACE INTO records VALUES ({', '.join('?' * 11)})",
+                [_row(known.key, file, place, record) for place, record in enumerate(records)],
             )
-        )
+        touched = set[Span]()
+        for cluster in known.clusters:
+            if about := [record for record in new if record.is_about(cluster)]:
+                touched |= self._decide(known, cluster, about)
+        self._sum_up(known, touched)
 
-    def over(self, pipeline: str, start: int, end: int, run_id: str) -> None:
-        """Note that the run has left its report, whatever it says. A run that began before and left
-        none was killed: this one stands for it too."""
-        (at,) = self.db.execute(
-            'SELECT max(at) FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id '
-            "= ?",
-            (pipeline, start, end, run_id),
-        ).fetchone()
-        self.db.execute(
-            'DELETE FROM begun WHERE pipeline = ? AND start = ? AND "end" = ? AND (run_id = ? OR '
-            "at <= ?)",
-            (pipeline, start, end, run_id, at or 0),
-        )
-
-    def add(self, found: Iterable[Outcome], ticks: Ticks | None = None) -> None:
-        """Add what a report says; reports may come in any order. ``ticks``: of the pipeline's
-        schedule, whose windows a run that looked back has seen too."""
-        for outcome in found:
-            self.db.execute(
-                "INSERT OR REPLACE INTO runs VALUES (:pipeline, :start, :end, :run_id, :cluster, "
-                ":code, :began, :ended, :files, :bytes, :records, :there, :cause)",
-                {**vars(outcome), "code": CODES[outcome.state]},
-            )
-            self._arrived(outcome)
-            news = self._saw(outcome)
-            self._sum_up(outcome, self._decide(outcome, news, ticks))
-
-    def _arrived(self, outcome: Outcome) -> None:
-        """Keep what a run sent. A report that is written again, since a task was cleared, takes
-        nothing away: what arrived before it arrived then."""
-        run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
-        where = 'WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND cluster = ?'
-        known = self.db.execute(f"SELECT records FROM ships {where}", run).fetchone()
-        if (sent := outcome.sent) is None or (known and known[0] and known[0] >= sent.records):
-            return
-        for table in ("ships", "arrivals"):
-            self.db.execute(f"DELETE FROM {table} {where}", run)
-        of = ":pipeline, :start, :end, :run_id, :cluster"
-        self.db.execute(
-            f"INSERT INTO ships VALUES ({of}, :ended, :seconds, :records, :bytes, :wire_bytes, "
-            ":quarantined, :parked, :ledger)",
-            {**vars(outcome), **vars(sent)},
-        )
-        self.db.executemany(
-            f"INSERT INTO arrivals VALUES ({of}, :topic, :ended, :records, :bytes, :quarantine, "
-            ":parked)",
-            [{**vars(outcome), **one} for one in sent.topics],
-        )
-
-    def _saw(self, outcome: Outcome) -> set[Span]:
-        """Keep what the run came to, and when windows were committed. Return the windows of which
-        that is news."""
-        run = (outcome.pipeline, outcome.start, outcome.end, outcome.run_id, outcome.cluster)
-        self.db.execute(
-            'DELETE FROM looks WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? AND '
-            "cluster = ?",
-            run,
-        )
-        first = outcome.start
-        for seen in outcome.attempts:
-            at = seen.at.model_copy(update={"committed": {}}) if seen.at else None
-            for one in at.uncovered if at else ():
-                del one.files[1:]  # which files, the report says
-            begin = int(at.start.timestamp()) if at else outcome.start
-            first = min(first, begin)
-            row = (
-                *run,
-                int(at.looked_at.timestamp()) if at and at.looked_at else outcome.began,
-                begin,
-                seen.passed,
-                at and at.model_dump_json(),
-                seen.closed,
-                seen.recreated,
-                seen.doubt,
-            )
-            self.db.execute(f"INSERT INTO looks VALUES ({', '.join('?' * len(row))})", row)
-            if outcome.state in THERE:
-                # A run that began before, and has left no result, is dead: a pipeline ships to a
-                # cluster once at a time.
-                self.db.execute(
-                    "DELETE FROM begun WHERE pipeline = ? AND cluster = ? AND start >= ? AND "
-                    '"end" <= ? AND at < ?',
-                    (outcome.pipeline, outcome.cluster, first, outcome.end, outcome.began),
-                )
-        news = set()
-        for text, moment in outcome.committed.items():
-            done = self.db.execute(
-                "INSERT INTO commits VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET at = "
-                "excluded.at WHERE excluded.at > at",
-                (outcome.cluster, outcome.pipeline, *_span(text), _ms(moment)),
-            )
-            news |= {_span(text)} if done.rowcount else set()
-        return news
-
-    def _decide(self, by: Outcome, news: Collection[Span], ticks: Ticks | None) -> set[Span]:
-        """Write the cells of the run's window, and of those that it looked at, as all runs over
-        them come to by now."""
-        looks = [attempt.at for attempt in by.attempts if attempt.at]
-        own = (by.start, by.end)
-        first = min([by.start, *(int(at.start.timestamp()) for at in looks)])
-        where = 'WHERE cluster = ? AND pipeline = ? AND start >= ? AND start < ? AND "end" <= ?'
-        cells: dict[Span, int] = {
-            (start, end): state
-            for start, end, state in self.db.execute(
-                f'SELECT start, "end", state FROM cells {where}',
-                (by.cluster, by.pipeline, first, by.end, by.end),
+    def _decide(self, known: Known, cluster: str, new: Sequence[WindowRecord]) -> set[Span]:
+        """Write the cells of the new records' windows, and of those that they looked at, as all
+        records come to by now."""
+        first = min(_seconds(record.since) for record in new)
+        end = max(_seconds(record.window_end) for record in new)
+        cells = {
+            (begin, over): cell
+            for begin, over, *cell in self.db.execute(
+                'SELECT start, "end", state, ended FROM cells WHERE cluster = ? AND key = ? AND '
+                '"end" > ? AND start < ?',
+                (cluster, known.key, first, end),
             )
         }
-        runs = self._runs(by.cluster, by.pipeline, first, by.end)
-        noted = [_span(one.window) for at in looks for one in at.uncovered]
-        seen = dict.fromkeys([own, *cells])
-        if ticks and looks:
-            seen |= dict.fromkeys(
+        spans = {*cells, *(_span(record.window) for record in new)}
+        looked = [record for record in new if record.start or record.step == "begun"]
+        if known.schedule and looked:
+            begin = min(_seconds(record.since) for record in looked)
+            spans |= {
                 span
-                for span in spans(ticks, first, by.end)
-                if span[0] >= first and span[1] <= by.end
-            )
-        changed = {own}
-        deadline = self._deadline(by.pipeline)
-        takes_back = any(attempt.closed or attempt.recreated for attempt in by.attempts)
-        for span in seen:
-            is_noted = takes_back or any(start < span[1] and span[0] < end for start, end in noted)
-            if (
-                span != own
-                and cells.get(span) in (CODES[SHIPPED], CODES[LATE])
-                and not is_noted
-                and span not in news
-            ):
-                continue
-            found = self._standing(by.cluster, by.pipeline, span, runs, deadline)
-            if found and (found[0] != cells.get(span) or span == own or span in news):
-                state, at = found
-                row = (by.cluster, by.pipeline, *span, state, at or by.ended, by.run_id)
-                # The run that delivered it stays named.
-                keeps = state in GOOD and span != own and cells.get(span) in GOOD
-                self.db.execute(
-                    "INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-                    "state = excluded.state, ended = excluded.ended"
-                    + ("" if keeps else ", run_id = excluded.run_id"),
-                    row,
-                )
-                changed.add(span)
-        return changed
-
-    def _runs(self, cluster: str, pipeline: str, first: int, end: int) -> list[RunSeen]:
-        """Return what each run came to that touches [``first``, ``end``), by time."""
+                for span in spans_of(Ticks(known.schedule), begin, end)
+                if begin <= span[0] and span[1] <= end
+            }
+        spans = {span for span in spans if _is_news(window_of(span), cells.get(span), new)}
+        if not spans:
+            return spans
         rows = self.db.execute(
-            'SELECT start, "end", run_id, passed, coverage, closed, recreated, doubt FROM looks '
-            'WHERE cluster = ? AND pipeline = ? AND "end" > ? AND first < ? ORDER BY '
-            "began, run_id, passed DESC",
-            (cluster, pipeline, first, end),
+            "SELECT body FROM records WHERE key = ? AND cluster IN (?, '') AND "
+            '"end" > ? AND since < ?',
+            (known.key, cluster, min(start for start, _ in spans), max(end for _, end in spans)),
         )
-        return [
-            RunSeen(
-                _window((start, over)),
-                run_id,
-                bool(passed),
-                text and Coverage.model_validate_json(text),
-                None if closed is None else bool(closed),
-                recreated,
-                doubt,
+        by_day = RecordsByDay(
+            record
+            for (body,) in rows
+            if (record := WindowRecord.model_validate_json(body)).is_about(cluster)
+        )
+        for span in spans:
+            window = window_of(span)
+            found = window_state(window, by_day.over(window), known.late_after(window))
+            if found is None:
+                continue
+            run, ended = found.under_way, found.at
+            state = found.state
+            if run:
+                state, ended = TROUBLE if run.error else SHIPPING, run.began
+            row = (cluster, known.key, *span, CODES[state], ended and _seconds(ended))
+            self.db.execute(
+                "INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, run.run_id if run else found.run_id, found.complete),
             )
-            for start, over, run_id, passed, text, closed, recreated, doubt in rows
-        ]
+        return spans
 
-    def _deadline(self, pipeline: str) -> Callable[[Window], dt.datetime | None]:
-        """Return a function from a window to its deadline; None: it is never late."""
-        within, last = self.db.execute(
-            "SELECT deliver_within, last_run FROM pipelines WHERE pipeline = ?", (pipeline,)
-        ).fetchone() or (None, None)
-        since = LastRun.model_validate_json(last).schedule_since if last else None
-
-        def deadline(window: Window) -> dt.datetime | None:
-            if within is None or (since and window.end <= since):
-                return None
-            return window.end + dt.timedelta(seconds=within)
-
-        return deadline
-
-    def _standing(
-        self,
-        cluster: str,
-        pipeline: str,
-        span: Span,
-        runs: Sequence[RunSeen],
-        deadline: Callable[[Window], dt.datetime | None],
-    ) -> tuple[int, int | None] | None:
-        """Return the cell's state, and when its last record was committed. None: no run decides
-        it."""
-        commit = self.db.execute(
-            'SELECT at FROM commits WHERE cluster = ? AND pipeline = ? AND start = ? AND "end" = ?',
-            (cluster, pipeline, *span),
-        ).fetchone()
-        committed = dt.datetime.fromtimestamp(commit[0] / 1000, dt.UTC) if commit else None
-        window = _window(span)
-        found = standing(window, runs, committed, deadline(window))
-        return found and (CODES[found.state], commit and commit[0] // 1000)
-
-    def _sum_up(self, by: Outcome, touched: Iterable[Span]) -> None:
+    def _sum_up(self, known: Known, touched: Iterable[Span]) -> None:
         """Sum up all clusters' cells of each window: the worst of them counts. A cluster that has
         none, and should, misses the window."""
-        known = self.db.execute(
-            "SELECT clusters FROM pipelines WHERE pipeline = ?", (by.pipeline,)
-        ).fetchone()
-        names = known[0].split("\n") if known else [by.cluster]
-        first = dict(
-            self.db.execute(
-                "SELECT cluster, first FROM beginnings WHERE pipeline = ?", (by.pipeline,)
-            )
-        )
         for start, end in touched:
-            worst, ended, run_id = -1, 0, ""
-            for name in names:
-                cell = self.db.execute(
-                    "SELECT state, ended, run_id FROM cells WHERE cluster = ? AND pipeline = ? "
-                    'AND start = ? AND "end" = ?',
-                    (name, by.pipeline, start, end),
-                ).fetchone()
-                if cell is None and first.get(name, start + 1) > start:
-                    continue
-                state, at, run = cell or (CODES[MISSING], 0, "")
-                worst, run_id = (state, run) if state > worst else (worst, run_id)
-                ended = max(ended, at)
-            if worst >= 0:
-                self.db.execute(
-                    "INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (ALL, by.pipeline, start, end, worst, ended, run_id),
+            cells = {
+                cluster: rest
+                for cluster, *rest in self.db.execute(
+                    "SELECT cluster, state, ended, run_id, complete FROM cells WHERE cluster != "
+                    "'' AND key = ? AND start = ? AND \"end\" = ?",
+                    (known.key, start, end),
                 )
+            }
+            of = [
+                cells.get(name, [CODES[MISSING], 0, "", 0])
+                for name in known.clusters
+                if name in cells or known.first.get(name, start + 1) <= start
+            ]
+            if not cells or not of:
+                continue
+            worst = max(of, key=lambda cell: cell[0])
+            under_way = worst[0] in (CODES[SHIPPING], CODES[TROUBLE])
+            ended = worst[1] if under_way else max(cell[1] or 0 for cell in of)
+            self.db.execute(
+                "INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (ALL, known.key, start, end, worst[0], ended, worst[2], all(c[3] for c in of)),
+            )
 
     def pipelines(self, only: Collection[str] | None = None) -> list[Known]:
-        """Return the known pipelines by name. ``only``: DAGs that may be seen; None: all."""
-        rows: list[tuple[Any, ...]] = self.db.execute(
-            "SELECT pipeline, owner, description, clusters, runs_uri, cron, timezone, settle, "
-            "deliver_within, key, last_run FROM pipelines ORDER BY pipeline"
-        ).fetchall()
-        by_key = {key: name for name, *_, key, _ in rows}
-        found = []
-        for name, owner, about, clusters, uri, cron, zone, settle, within, key, last in rows:
-            of = by_key.get(original(key), original(name)) if original(key) != key else None
-            if only is not None and (of or name) not in only:
-                continue
-            gone = self._present is not None and (of or name) not in self._present
-            of_clusters = tuple(clusters.split("\n"))
-            found.append(
-                Known(
-                    name,
-                    owner,
-                    about,
-                    of_clusters,
-                    uri,
-                    _schedule(cron, zone, within),
-                    settle or 0.0,
-                    key,
-                    gone,
-                    of,
-                    LastRun.model_validate_json(last) if last else None,
-                )
-            )
-        return found
-
-    def beginnings(self, cluster: str = ALL) -> dict[str, int]:
-        """Return pipeline → begin of the first window of its schedule: of the cluster, or the
-        earliest of all."""
-        where, values = ("WHERE cluster = ?", (cluster,)) if cluster else ("", ())
-        return dict(
-            self.db.execute(
-                f"SELECT pipeline, min(first) FROM beginnings {where} GROUP BY pipeline", values
-            )
-        )
-
-    def has(self, pipeline: str, start: int, end: int, run_id: str) -> bool:
-        """Return True if the run's report is in it."""
-        found = self.db.execute(
-            'SELECT 1 FROM runs WHERE pipeline = ? AND start = ? AND "end" = ? AND run_id = ? '
-            "LIMIT 1",
-            (pipeline, start, end, run_id),
-        )
-        return found.fetchone() is not None
+        """Return all pipelines by name: those of the index, and those that have a file now.
+        ``only``: DAGs that may be seen; None: all."""
+        found = [
+            Known.model_validate_json(body)
+            for (body,) in self.db.execute("SELECT body FROM pipelines")
+        ]
+        present = self._present
+        if present is not None:
+            names = {one.pipeline for one in found}
+            found = [one.model_copy(update={"retired": one.dag_id not in present}) for one in found]
+            found += [Known(pipeline=name, key=name) for name in set(present) - names]
+        shown = (one for one in found if only is None or one.dag_id in only)
+        return sorted(shown, key=lambda one: one.pipeline)
 
 
-def _window(span: Span) -> Window:
+def _row(key: str, file: RecordFile, place: int, record: WindowRecord) -> tuple[Any, ...]:
+    return (
+        key,
+        file.name,
+        place,
+        record.cluster,
+        record.step,
+        record.run_id,
+        *_span(record.window),
+        _seconds(record.since),
+        _seconds(record.finished),
+        record.model_dump_json(exclude_defaults=True),
+    )
+
+
+def _is_news(window: Window, cell: Sequence[int] | None, new: Iterable[WindowRecord]) -> bool:
+    """Return True if new records may change the window's cell. Most of them are of runs that looked
+    back at windows which were complete before."""
+    if cell is None or cell[0] not in (CODES[SHIPPED], CODES[LATE]):
+        return True
+    name = str(window)
+    return any(
+        contains(record.window, window)
+        or (name in record.committed and _seconds(record.committed[name]) != cell[1])
+        or any(touches(note.window, window) for note in record.uncovered)
+        for record in new
+    )
+
+
+def _seconds(at: dt.datetime) -> int:
+    return int(at.timestamp())
+
+
+def _span(window: Window) -> Span:
+    return _seconds(window.start), _seconds(window.end)
+
+
+def window_of(span: Span) -> Window:
     return Window(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in span))
 
 
-def _ms(at: dt.datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def spans(ticks: Ticks, first: int, end: int) -> Iterator[Span]:
+def spans_of(ticks: Ticks, first: int, end: int) -> Iterator[Span]:
     """Yield the windows of the schedule that touch [first, end), in seconds."""
     moments = (dt.datetime.fromtimestamp(at, dt.UTC) for at in (first, end))
     for window in ticks.windows(*moments):
-        yield int(window.start.timestamp()), int(window.end.timestamp())
-
-
-def _span(text: str) -> Span:
-    window = parse_window(text)
-    return int(window.start.timestamp()), int(window.end.timestamp())
-
-
-def _schedule(cron: str | None, timezone: str, deliver_within: float | None) -> Schedule | None:
-    if cron is None:
-        return None
-    # Unchecked construction: the value was checked when the pipeline was read, and a page should
-    # not pay for it again.
-    return Schedule.model_construct(
-        cron=cron, timezone=timezone, deliver_within_seconds=deliver_within
-    )
+        yield _span(window)

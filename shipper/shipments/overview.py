@@ -29,6 +29,7 @@ def overview(
     known = [one for one in every if not view.cluster or view.cluster in one.clusters]
     wanted = [one for one in known if _matches(one, view)]
     start, end = stretch(index, view, wanted, now)
+    paused = scheduler.paused() if scheduler else ()
     found = grid(index, wanted, (start, end), now, cluster=view.cluster, scheduler=scheduler)
     rows = [row for row in found["rows"] if row["segments"] or not row["known"].replay_of]
     shown = _ordered([row for row in rows if not view.show or view.show in row["counts"]], view)
@@ -37,6 +38,7 @@ def overview(
         row["lines"], row["marks"] = picture(row["segments"], first, last)
         row["bad"] = [state for state in ATTENTION if state in row["counts"]]
         row["many"] = sum(row["counts"].values())
+        row["note"] = _note(row, paused)
     many = {state: sum(row["counts"].get(state, 0) for row in rows) for state in LOOKS}
     return {
         "view": view,
@@ -70,14 +72,17 @@ def row_of(
 
 
 def _matches(known: Known, view: View) -> bool:
-    if view.pipeline and view.pipeline not in (known.pipeline, known.replay_of):
+    if view.pipeline and view.pipeline not in (known.pipeline, known.replay_of, *known.formerly):
         return False
     return view.q.strip().lower() in f"{known.pipeline} {known.owner}".lower()
 
 
 def _badness(row: Row) -> int:
+    broken = int(bool(row["known"].fault))
     return functools.reduce(
-        lambda so_far, state: so_far * 1000 + min(999, row["counts"].get(state, 0)), ATTENTION, 0
+        lambda so_far, state: so_far * 1000 + min(999, row["counts"].get(state, 0)),
+        ATTENTION,
+        broken,
     )
 
 
@@ -105,7 +110,9 @@ def _ordered(rows: Sequence[Row], view: View) -> list[Row]:
     return [
         row
         for _, members in sorted(groups.items(), key=place)
-        for row in sorted(members, key=lambda row: (bool(row["known"].replay_of), row["known"]))
+        for row in sorted(
+            members, key=lambda row: (bool(row["known"].replay_of), row["known"].pipeline)
+        )
     ]
 
 
@@ -120,6 +127,26 @@ def _fit(rows: Sequence[Row], start: int, end: int, now: int) -> tuple[int, int]
     if end - first > 0.75 * (end - start):
         return start, end
     return first, max(first + 60, min(end, math.ceil(last / 60) * 60))
+
+
+def _note(row: Row, paused: Collection[str]) -> str:
+    """Return what is to be known of the pipeline besides its windows."""
+    known: Known = row["known"]
+    return " · ".join(
+        filter(
+            None,
+            [
+                known.owner,
+                f"its file is broken: {known.fault}" if known.fault else "",
+                "no longer in the configuration" if known.retired and not known.replay_of else "",
+                "the DAG is paused" if known.pipeline in paused else "",
+                "the schedule stands still: no run for more than two ticks"
+                if row["stands_still"]
+                else "",
+                "" if known.schedule or known.replay_of or not known.clusters else "no schedule",
+            ],
+        )
+    )
 
 
 def _sum(every: int, shown: Sequence[Row]) -> str:

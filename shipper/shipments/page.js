@@ -3,7 +3,7 @@
 "use strict";
 
 const OPEN = ["window", "run", "on", "list"];
-const ATTENTION = ["failed", "blocked", "missing", "doubt", "late"];
+const ATTENTION = ["failed", "blocked", "missing", "overdue", "trouble", "doubt", "late"];
 const DAY = 86400;
 const LOGGED_OUT = "You are not logged in, or no longer: reload the page.";
 const by = (id) => document.getElementById(id);

@@ -5,28 +5,35 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from markupsafe import Markup, escape
+
 from shipper.config.units import plural
 from shipper.report.markup import number
-from shipper.report.standing import (
+from shipper.report.window_state import (
     BLOCKED,
     DOUBT,
     FAILED,
     LATE,
     MISSING,
+    OVERDUE,
     SHIPPED,
     SHIPPING,
     STATES,
+    TROUBLE,
     WAITING,
 )
 from shipper.shipments.grid import DAY, LONGEST_SECONDS, Cell, Segment
+from shipper.terminal import visible
 
 HOUR = 3600
+_CODE = re.compile(r"\[SHIP-\d+\]")
 ORDERS = {
     "bad": "worst first",
     "name": "name",
@@ -58,13 +65,15 @@ LOOKS: Mapping[str, Look] = {
     FAILED: Look("failed", "✗", 18),
     BLOCKED: Look("blocked by gate", "–", 16),
     MISSING: Look("missing", "?", 14),
+    OVERDUE: Look("overdue", "»", 13),
+    TROUBLE: Look("in trouble", "↻", 12),
     DOUBT: Look("needs a look", "!", 12),
     LATE: Look("shipped late", "+", 10),
     SHIPPING: Look("shipping now", "›", 7),
     WAITING: Look("waiting", "…", 4),
     SHIPPED: Look("shipped", "✓", 7),
 }
-ATTENTION = (FAILED, BLOCKED, MISSING, DOUBT, LATE)
+ATTENTION = (FAILED, BLOCKED, MISSING, OVERDUE, TROUBLE, DOUBT, LATE)
 _PANEL = {"window": "", "run": "", "on": "", "list": ""}
 
 
@@ -206,6 +215,12 @@ def words(state: str | None, end: int, settle: float, now: int) -> str:
 def worst(states: Iterable[str | None]) -> str | None:
     """Return the worst of the states; None if there is none."""
     return max(filter(None, states), key=STATES.index, default=None)
+
+
+def coded(text: str) -> Markup:
+    """Return the text, in which no code such as [SHIP-303] is broken by the end of a line."""
+    legible = str(escape(visible(text, keep="\n")))
+    return Markup(_CODE.sub(r'<span class="code">\g<0></span>', legible))
 
 
 def pace(per_second: float) -> str:

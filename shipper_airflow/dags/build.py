@@ -127,8 +127,9 @@ def read_catalog(config_dir: Path, only: str | None = None) -> list[CatalogEntry
         CatalogEntry(free(stem), copies.find(stem), faults=tuple(map(str, found)))
         for stem, found in config.broken.items()
     )
+    here = config.pipelines.values()
     gone = [
-        CatalogEntry(name, last_good, faults=(removed(config_dir, name),), removed=True)
+        CatalogEntry(name, last_good, faults=(removed(config_dir, name, here),), removed=True)
         for name in copies.removed({*config.pipelines, *config.broken})
         if (last_good := copies.find(name)) and free(name) == name
     ]
@@ -352,8 +353,8 @@ def broken_dag(dag_id: str, faults: tuple[str, ...]) -> DAG:
 def _faults(faults: Sequence[str]) -> str:
     text = "\n\n".join(f"```\n{fault}\n```" for fault in faults)
     return (
-        "# The configuration is broken\n\nNothing is shipped until it is mended; `shipper "
-        f"validate` checks it.\n\n{text}\n"
+        "# This DAG ships nothing\n\nIf its file is broken, `shipper validate` checks what you "
+        f"correct.\n\n{text}\n"
     )
 
 

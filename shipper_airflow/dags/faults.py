@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -93,8 +93,14 @@ def is_removed(config_dir: Path, name: str) -> bool:
     return folder.is_dir() and not (folder / f"{name}.yaml").exists()
 
 
-def removed(config_dir: Path, name: str) -> str:
-    """Return what the removal means for the data, and what to do."""
+def removed(config_dir: Path, name: str, pipelines: Iterable[Pipeline]) -> str:
+    """Return what the removal means for the data, and what to do. ``pipelines``: those that there
+    are."""
+    if new := next((one.name for one in pipelines if name in one.formerly), None):
+        return (
+            f"Pipeline {name} is called {new} now. {new} has its ledger and its results, and ships "
+            "the rest. There is nothing to do."
+        )
     return (
         f"{config_dir.name}/pipelines/{name}.yaml is gone, so the pipeline ships nothing any more. "
         "What was delivered stays delivered. If somebody removed the file by mistake, put it "

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shipper import runtime
-from shipper.config import load_pipeline, locate, resolve_uri
+from shipper.config import load_all, load_pipeline, locate, resolve_uri
+from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Notify, Pipeline
 from shipper.config.units import format_duration
 from shipper.error_codes import code_of
@@ -284,11 +285,13 @@ def _why_late(
 ) -> str | None:
     """Return why the run is late, by what its steps have left; by Airflow's states if they left
     nothing yet."""
-    from shipper.report.late import newest, where_it_stands
+    from shipper.report.late import newest
+    from shipper.report.steps_now import steps_now, where_it_stands
 
     stands = _stands(run)
     if is_removed(config_dir, pipeline.name):
-        return f"{removed(config_dir, pipeline.name)} {stands or ''}".strip()
+        here = load_all(config_dir, EVERYTHING).pipelines.values()
+        return f"{removed(config_dir, pipeline.name, here)} {stands or ''}".strip()
     try:
         folder = (
             newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window)
@@ -297,7 +300,8 @@ def _why_late(
         )
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
-            where = where_it_stands(folder, asked or pipeline.clusters)
+            began = _parsed(run.get("start_date"))
+            where = where_it_stands(steps_now(folder, asked or [*pipeline.clusters], began))
             return f"{stands.rstrip('.')}; {where}{'' if code_of(where) else '.'}"
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")

@@ -418,9 +418,9 @@ class BrokenConfig(BaseOperator):
 
 def _refuse_broken(faults: Sequence[str], log: Any) -> None:
     if faults:
-        for line in ("the configuration is broken, so nothing is shipped:", *faults):
+        for line in ("this DAG ships nothing:", *faults):
             log.error("%s", line)
-        cause = f"the configuration is broken, so nothing is shipped: {faults[0]}"
+        cause = f"this DAG ships nothing: {faults[0]}"
         raise StepFailed(with_code(cause, ConfigError.code))
 
 

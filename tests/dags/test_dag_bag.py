@@ -327,6 +327,9 @@ def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_e
     dag_run = web.test(logical_date=dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC))
     assert dag_run.state == "failed"
     assert {task.task_id: task.state for task in dag_run.get_task_instances()}["plan"] == "failed"
+    config.pipeline("site", more="formerly: web\n")
+    assert "Pipeline web is called site now" in bag().dags["web"].doc_md
+    (config.folder / "pipelines" / "site.yaml").unlink()
     with monkeypatch.context() as a_day_later:
         a_day_later.setattr("shipper_airflow.dags.faults.SHOWN_SECONDS", 0.0)
         assert sorted(bag().dags) == ["other"]

@@ -299,7 +299,7 @@ def test_a_late_run_says_where_it_stands(
     folder = RunFolder(
         runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef"
     )
-    of_run = common(FIVE_TO_SIX, folder.run_id)
+    of_run = common(FIVE_TO_SIX, folder.run_id, SIX + MINUTE)
     folder.write("plan", PlanResult(**of_run))
     folder.write("gate_source", GateResult(step="gate_source", **of_run))
     folder.write("ship.far", ShipResult(cluster="far", **of_run))

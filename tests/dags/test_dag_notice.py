@@ -233,7 +233,7 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
         "window_start": "2026-11-01T05:00:00+00:00",
         "window_end": "2026-11-01T06:00:00+00:00",
     }
-    (folder,) = notices.parent.glob("runs/web/*/*")
+    (folder,) = notices.parent.glob("runs/web/2*/*")
 
     class Task:
         log_url = "http://airflow/dags/web/runs/r/tasks/report"

@@ -12,10 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from shipper.config import load_pipeline
-from shipper.config.environment import EVERYTHING
-from shipper.shipments.feed import begin
-from shipper.windows.window import Window
 from tests.samples.shipments import Page, World, at, seconds
 from tests.waiting import wait_until
 
@@ -231,7 +227,7 @@ def test_a_broken_platform_file_is_named(ask: Callable[..., Any], world: World) 
 def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
     ask: Callable[..., Any], world: World
 ) -> None:
-    """Runs on other machines leave their reports in runs_uri, and there is no command to run."""
+    """Runs leave their records in runs_uri, and there is no command to run."""
     world.index.unlink()
     world.report(1, "r1")
 
@@ -331,7 +327,7 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
     dag_run(2, "running")
     dag_run(3, "queued")
     dag_run(4, "failed", conf={"window_start": at(4).isoformat(), "window_end": at(5).isoformat()})
-    assert states() == ["failed", "failed", "shipping", "waiting", "failed", "missing"]
+    assert states() == ["failed", "failed", "overdue", "overdue", "failed", "missing"]
     window = open_window(ask, "viewer", "web", 1)[1]
     assert window.states == ["failed"] * 3
     assert "scheduled__1 failed in resolve_window 2026-11-01 02:12 UTC" in window.text
@@ -346,10 +342,9 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
 def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
     ask: Callable[..., Any], world: World
 ) -> None:
-    pipeline = load_pipeline(world.config, "web", EVERYTHING)
     world.feed(world.report(1, "r1"))
     dag_run(1, "failed", began=2.5)
-    begin(world.config, pipeline, str(world.runs), Window(at(2), at(3)), "dead", at(3.1))
+    world.begin(2, "dead", 3.1)
     dag_run(2, "failed", began=3.05)
     for hour, wanted in ((1, "shipped"), (2, "failed")):
         states = open_window(ask, "viewer", "web", hour)[1].states

@@ -16,12 +16,10 @@ from dag_world import Config, FakeSpark
 from drills import airflow_on_postgres, wait_for
 from shipper_tools.dev.airflow import Airflow
 
-from shipper.config import load_pipeline
-from shipper.config.environment import EVERYTHING
 from shipper.report.run_folder import RunFolder
-from shipper.shipments.feed import feed
+from shipper.shipments.feed import look
 from tests.browser import CHROMIUM
-from tests.samples.shipments import run_report
+from tests.samples.shipments import leave, run_report
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [
@@ -34,12 +32,11 @@ PEOPLE = {"admin": "ADMIN", "viewer": "VIEWER"}
 HOURS = 6
 
 
-def reports(config: Config, runs: Path, name: str) -> None:
+def reports(runs: Path, name: str) -> None:
     """As runs of six windows have left them: at 02:00 one cluster failed, at 04:00 nobody ran."""
     (runs / name).mkdir(parents=True)
     first = ", ".join(f'"{cluster}": "2026-11-01T00:00:00+00:00"' for cluster in ("near", "far"))
     (runs / name / "schedule.json").write_text(f'{{"version": 1, "first_window": {{{first}}}}}')
-    pipeline = load_pipeline(config.folder, name, EVERYTHING)
     for hour in set(range(HOURS)) - {4}:
         report = run_report(hour, f"r{hour}", name, failed=("far",) if hour == 2 else ())
         folder = RunFolder(str(runs), name, report.window_start, report.window_end, report.run_id)
@@ -47,14 +44,15 @@ def reports(config: Config, runs: Path, name: str) -> None:
         folder.write_text(
             "report.html", f"<!doctype html><title>{name}</title><h1>Report of r{hour}</h1>"
         )
-        feed(config.folder, pipeline, str(runs), report)
+        leave(runs, report)
 
 
 @pytest.fixture
 def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
     for name in ("web", "audit"):
         config.pipeline(name, '{cron: "0 * * * *", start: 2026-11-01, catchup: false}')
-        reports(config, tmp_path / "runs", name)
+        reports(tmp_path / "runs", name)
+    look(config.folder)
     passwords = tmp_path / "passwords.json"
     passwords.write_text(json.dumps(dict.fromkeys(PEOPLE, "a password")))
     environment = {

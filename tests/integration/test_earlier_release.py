@@ -56,17 +56,16 @@ def test_its_ledger_is_continued_and_its_results_are_shown(bootstrap: str) -> No
     look(kept.ROOT / "config")
     shown = respond(index, "shipments", {}, Everything(), config_dir=kept.ROOT / "config")
     assert Page(shown.body).rows == ["kept"]
-    listed = kept.shipper("list", "--json")
-    assert listed.returncode == 0, listed.stderr
-    [pipeline] = json.loads(listed.stdout)["pipelines"]
-    assert pipeline["clusters"] == {"near": "2026-11-01T08:00:00+00:00"}
-
     there = kept.LINES + 1
     assert run(kept.WINDOWS[0]) == {"before": there, "delivered": 0}
     more = kept.ROOT / "logs" / "07" / "b.log"
     more.write_text('{"n": 1, "level": "late"}\n')
     os.utime(more, (kept.MODIFIED, kept.MODIFIED))
     assert run(kept.WINDOWS[1]) == {"before": there, "delivered": 1}
+    listed = kept.shipper("list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    [pipeline] = json.loads(listed.stdout)["pipelines"]
+    assert pipeline["clusters"] == {"near": "2026-11-01T08:00:00+00:00"}
     arrived = [value for topic in kept.TOPICS for value in read_topic(bootstrap, topic)]
     assert len(arrived) == 2 * there + 1
     verified = kept.shipper("ledger", "verify", "kept")

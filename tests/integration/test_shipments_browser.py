@@ -106,7 +106,7 @@ def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(
     assert look.get_attribute("aria-label") == "1 failed, 1 blocked by gate, 1 missing"
     assert drawn(page, "web") == {"shipped", "failed", "blocked", "missing"}
     assert drawn(page, "edge") == {"shipped", "missing"}
-    assert drawn(page, "audit") == {"shipped", "shipping"}
+    assert drawn(page, "audit") == {"shipped", "overdue"}
     colours = page.evaluate(
         "[...document.querySelectorAll('.strip path')].map(one => getComputedStyle(one).stroke)"
     )
@@ -124,7 +124,7 @@ def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) ->
         "failed",
         "blocked by gate",
         "missing",
-        "shipping now",
+        "overdue",
         "shipped",
     ]
     failed, missing = (
@@ -247,7 +247,7 @@ def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
         in page.inner_text("#live")
     )
     assert "Records wait for audit.late" in page.inner_text("#live")
-    assert "done: plan" in page.inner_text("#live")
+    assert "Done: plan" in page.inner_text("#live")
     under_way(world, LAST_HOUR - 1, 800_000, splits_done=20)
     wait_for(page, "document.querySelector('#live').textContent.includes('800,000 records')")
     assert page.locator("#live progress").get_attribute("value") == "0.5"
@@ -317,7 +317,7 @@ def test_everything_can_be_done_by_keyboard(page: Any) -> None:
     settle(page)
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of audit"
     settle(page)
-    assert page.evaluate(said) == "2026-11-02 00:00 – 01:00 UTC: shipping now"
+    assert page.evaluate(said) == "2026-11-02 00:00 – 01:00 UTC: overdue"
     for _ in range(3):
         page.keyboard.press("ArrowUp")
     page.keyboard.press("p")
@@ -413,6 +413,8 @@ def test_a_phone_shows_it_without_scrolling_sideways(
             "doubt",
             "waiting",
             "shipping",
+            "trouble",
+            "overdue",
             "missing",
             "blocked",
             "failed",

@@ -27,10 +27,11 @@ from shipper.report.results import (
     ShipResult,
     TopicAccount,
 )
+from shipper.report.run_folder import RunFolder
 from shipper.shipments import app
-from shipper.shipments.feed import begin, feed
+from shipper.shipments.feed import look
 from shipper.windows.window import Window
-from tests.samples.shipments import START, World, at, seconds, windows_of
+from tests.samples.shipments import START, World, at, leave, seconds, windows_of
 
 TICKS, LOOKBACK, WITHIN = 5, 3, dt.timedelta(minutes=50)
 MINUTE = dt.timedelta(minutes=1)
@@ -65,7 +66,7 @@ class Truth:
     looked: bool = False
     """A run whose gate has passed has looked at it."""
     tried: bool = False
-    """A run that left a report was to ship it, or a part of it."""
+    """A run was to ship it, or a part of it."""
     own_looked: bool = False
     """One of these was over all of it, or came before its source gate closed; no other one opens a
     gate that is closed."""
@@ -127,13 +128,19 @@ class History:
         """Run it, or all of its tasks again, as far as ``ending`` says."""
         window = hour(run.first, run.count)
         self.wait(1)
-        begin(self.world.config, self.pipeline, str(self.world.runs), window, run.run_id, self.now)
+        folder = RunFolder(str(self.world.runs), NAME, window.start, window.end, run.run_id)
+        folder.note_begin(window, self.now, ())
+        look(self.world.config)
         self.begun[window] = self.now
         before = range(max(0, run.first - LOOKBACK), run.first) if run.scheduled else range(0)
         own, seen = (
             range(run.first, run.first + run.count),
             [*before, *range(run.first, run.first + run.count)],
         )
+        for tick in own:
+            self.truth[tick].tried = True
+            if run.count == 1:
+                self.truth[tick].own_passed = run.passed
         if ending == "killed at once":
             return
         began, common = self.now, self.common(run, window)
@@ -163,7 +170,7 @@ class History:
         if not closed:
             left["ship"] = self.ship_result(common, there, own, sent, failed=ending == "ship fails")
         if passed:
-            left["gate"] = self.gate(common, plan, seen, left.get("gate"))
+            left["gate"] = self.gate(common, plan, seen)
             run.passed = True
         ship, delivered = left.get("ship"), left.get("gate")
         cause = None if passed else f"{ending}: it says so"
@@ -181,15 +188,8 @@ class History:
             ships=[ship] if ship else [],
             delivery_gates=[delivered] if delivered else [],
         )
-        folder = (
-            self.world.runs
-            / NAME
-            / f"{window.start:%Y%m%dT%H%M%SZ}--{window.end:%Y%m%dT%H%M%SZ}"
-            / run.run_id
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.json").write_text(report.model_dump_json())
-        feed(self.world.config, self.pipeline, str(self.world.runs), report)
+        leave(self.world.runs, report)
+        look(self.world.config)
         self.begun.pop(window, None)
         if passed:  # one that began before and left nothing is dead
             start = at(seen[0])
@@ -317,7 +317,6 @@ class History:
         common: dict[str, Any],
         plan: PlanResult,
         seen: Sequence[int],
-        earlier: DeliveryGateResult | None,
     ) -> DeliveryGateResult:
         """As the gate does it, with what the ledger says of the plan's files alone."""
         ticks = {
@@ -335,7 +334,6 @@ class History:
             CLUSTER,
             when_empty_fails=True,
             committed=committed,
-            earlier=earlier and earlier.coverage,
         )
         return DeliveryGateResult(
             **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
@@ -359,18 +357,21 @@ class History:
                 DeliveryGateResult(**common, cluster=CLUSTER, topics=topics, coverage=found)
             ],
         )
-        feed(
-            self.world.config,
-            self.pipeline.model_copy(update={"name": name, "schedule": None}),
-            str(self.world.runs),
-            report,
-        )
+        leave(self.world.runs, report)
+        look(self.world.config)
 
     def wanted(self, tick: int) -> str:
         truth, window = self.truth[tick], hour(tick)
+        blocked = truth.closed and (not truth.own_looked or truth.outstanding)
+        whole = truth.looked and not truth.outstanding and not blocked
+        is_late = self.now >= window.end + WITHIN and not whole
         if window in self.begun:
-            return "shipping"  # or killed: for a day nobody can tell
-        if truth.closed and (not truth.own_looked or truth.outstanding):
+            return "overdue" if is_late else "shipping"  # or killed: for a day nobody can tell
+        if not whole and any(
+            one.start <= window.start and window.end <= one.end for one in self.begun
+        ):
+            return "overdue" if is_late else "shipping"
+        if blocked:
             return "blocked"
         if truth.looked and not truth.outstanding:
             assert {file for file in self.files if file.tick == tick and file in self.ledger}, (
@@ -383,8 +384,6 @@ class History:
             return "doubt" if truth.own_passed else "failed"
         if truth.tried:
             return "failed"
-        if any(one.start <= window.start and window.end <= one.end for one in self.begun):
-            return "shipping"
         if window.end > self.now:
             return "never"
         return "waiting" if self.now < window.end + WITHIN else "missing"

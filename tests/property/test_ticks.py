@@ -37,7 +37,6 @@ from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, read_beginnings
-from shipper.report.past_runs import window_runs
 from shipper.report.plan_result import (
     ClusterPlan,
     PlannedFile,
@@ -45,6 +44,7 @@ from shipper.report.plan_result import (
 )
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.report.window_records import read_records, record_files
 from shipper.runner import JobOptions
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window, to_ms
@@ -432,9 +432,8 @@ class History:
         times: dict[str, Any] = {"started_at": place.now, "finished_at": place.now}
         run = Run(Path(folder.uri), own, clusters)
         self.runs.append(run)
+        folder.note_begin(window, place.now, said.other_clusters if said else ())
         if gate == "never fires":
-            run.folder.mkdir(parents=True)
-            run.clusters = CLUSTERS  # nothing says for which it was
             return
         before = (
             range(max(min(SINCE[name] for name in clusters), own.start - LOOKBACK), own.start)
@@ -648,10 +647,17 @@ class History:
             ):
                 seen.empty.add(tick)
 
+    def forget(self, run: Run) -> None:
+        """Lose what the run left."""
+        for file, path in record_files(str(self.root), "web").items():
+            if file.run_id == run.folder.name:
+                Path(path.removeprefix("file://")).unlink()
+        shutil.rmtree(run.folder, ignore_errors=True)
+
     def compare(self) -> None:
         """Hold what `gaps` finds, with the ledgers and without, against the truth."""
         runs, began = (
-            window_runs(str(self.root), "web", CLUSTERS, DAY, DAY + 99 * HOUR),
+            read_records(str(self.root), "web", DAY, DAY + 99 * HOUR),
             read_beginnings(str(self.root), "web"),
         )
         for cluster, ledger in self.place.ledgers.items():
@@ -738,7 +744,7 @@ def change(story: History, what: str, number: int) -> None:
         case "clear":
             place.files = [file for file in place.files if not place.in_tick(file, number % TICKS)]
         case "prune" if story.runs:
-            shutil.rmtree(story.runs.pop(number % len(story.runs)).folder)
+            story.forget(story.runs.pop(number % len(story.runs)))
         case "vanish" | "rename" | "replace" | "rotate" if place.files:
             file = place.files[number % len(place.files)]
             before, place.count = file.name, place.count + 1

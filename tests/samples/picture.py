@@ -14,7 +14,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from shipper.report.page import render
-from shipper.report.standing import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
+from shipper.report.window_state import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
 from tests.samples import reports
 from tests.samples.shipments import invented_index, serving
 

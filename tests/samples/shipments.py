@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from shipper.config import load_pipeline
-from shipper.config.environment import EVERYTHING
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.progress import ShipProgress, file_of
 from shipper.report.results import (
@@ -29,13 +27,14 @@ from shipper.report.results import (
     TopicAccount,
     Uncovered,
 )
-from shipper.report.run_folder import RunFolder
-from shipper.report.standing import SHIPPED, STATES
+from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.window_records import records_of, write_records
+from shipper.report.window_state import SHIPPED, STATES
 from shipper.shipments.app import respond
-from shipper.shipments.feed import feed
-from shipper.shipments.index import ALL, CODES, Index
-from shipper.shipments.outcomes import outcomes
+from shipper.shipments.feed import look
+from shipper.shipments.index import ALL, CODES, Index, Known
 from shipper.windows.window import Window
+from tests.samples.results import common
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -100,6 +99,7 @@ class World:
         found = run_report(hour, run_id, name, **options)
         folder = RunFolder(str(self.runs), name, found.window_start, found.window_end, run_id)
         folder.write("report", found)
+        leave(self.runs, found)
         folder.write_text(
             "report.html",
             f"<!doctype html><title>{name} {run_id}</title><h1>Report of {run_id}</h1>",
@@ -107,10 +107,27 @@ class World:
         return found
 
     def feed(self, *reports: RunReport) -> None:
-        """Feed the index as the steps of these reports do."""
+        """Leave what the steps of these reports do beside the runs, and bring the index up to
+        date after each."""
         for report in reports:
-            pipeline = load_pipeline(self.config, report.pipeline, EVERYTHING)
-            feed(self.config, pipeline, str(self.runs), report)
+            leave(self.runs, report)
+            look(self.config)
+
+    def begin(
+        self, hour: float, run_id: str, now: float, name: str = "web", hours: float = 1
+    ) -> None:
+        """As the first step of a run leaves it."""
+        folder = RunFolder(str(self.runs), name, at(hour), at(hour + hours), run_id)
+        folder.note_begin(Window(at(hour), at(hour + hours)), at(now), ())
+        look(self.config)
+
+
+def leave(runs: Path, report: RunReport, name: str = "") -> None:
+    """Leave beside the runs what the steps of a report do."""
+    parts = [report.plan, report.gate_source, *report.ships, *report.delivery_gates, report]
+    for part in parts:
+        if part is not None:
+            write_records(str(runs), name or report.pipeline, records_of(part))
 
 
 def run_report(
@@ -127,9 +144,11 @@ def run_report(
     uncovered: tuple[float, ...] = (),
     empty: tuple[float, ...] = (),
     records: int = 7,
+    others: tuple[str, ...] = (),
 ) -> RunReport:
     """Of the window of ``hours`` that begins at ``hour``; it ended ``after`` hours after the
-    window. ``failed``: clusters whose ship did. ``looks_back``: hours before the window that it
+    window. ``others``: clusters that it was asked to leave alone. ``failed``: those whose ship did.
+    ``looks_back``: hours before the window that it
     found complete, without the windows that begin at ``uncovered``, of which it left a file out; or
     those that begin at ``empty``, which hold none. The files of a longer window are of its last
     hour."""
@@ -141,6 +160,7 @@ def run_report(
         "run_id": run_id,
         "started_at": ended - dt.timedelta(minutes=2),
         "finished_at": ended,
+        "asked": Asked(clusters=[*clusters], other_clusters=[*others]) if others else None,
     }
     tick = _window(hour + hours - 1) if hours > 1 else None
     files = [
@@ -204,7 +224,12 @@ def run_report(
             for one in uncovered
         ]
         left += [Uncovered(window=_window(one), why="it had no file") for one in empty]
-        coverage = Coverage(start=at(hour - looks_back), end=at(hour + hours), uncovered=left)
+        coverage = Coverage(
+            start=at(hour - looks_back),
+            end=at(hour + hours),
+            looked_at=plan.started_at,
+            uncovered=left,
+        )
         if not bad:
             gates.append(
                 DeliveryGateResult(**common, cluster=cluster, topics=topics, coverage=coverage)
@@ -267,32 +292,23 @@ def invented_index(
     "_by_hand" has no schedule: none of their windows is due."""
     with Index(path, make=True) as index, index.writing():
         for name, found in windows.items():
-            due = None if "." in name or name.endswith("_by_hand") else cron
-            about = (
-                name,
-                "edge-team",
-                "",
-                "\n".join(clusters),
-                str(path.parent),
-                due,
-                "UTC",
-                settle,
-                None,
-                name,
-                None,
+            known = Known(
+                pipeline=name,
+                key=name,
+                owner="edge-team",
+                clusters=clusters,
+                runs_uri=str(path.parent),
+                cron=None if "." in name or name.endswith("_by_hand") else cron,
+                settle=settle,
+                first=dict.fromkeys(clusters, first),
+                replay_of=name.partition(".")[0] if "." in name else None,
             )
-            values = ", ".join("?" * len(about))
-            index.db.execute(f"INSERT INTO pipelines VALUES ({values})", about)
-            if due:
-                index.db.executemany(
-                    "INSERT INTO beginnings VALUES (?, ?, ?)",
-                    [(name, cluster, first) for cluster in clusters],
-                )
+            index.know(known)
             rows = (
-                (ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1")
+                (ALL, name, start, end, CODES[state], end + (end - start) // 3, "r1", 1)
                 for start, end, state in found
             )
-            index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def fill(world: World, hours: int = 24) -> None:
@@ -309,7 +325,6 @@ def fill(world: World, hours: int = 24) -> None:
         ("edge", ("near", "far")),
     ):
         world.beginning(name, clusters, hour=6 if name == "edge" else 0)
-        pipeline = load_pipeline(world.config, name, EVERYTHING)
         reports = []
         for hour in range(6 if name == "edge" else 0, hours):
             match name, hour:
@@ -335,20 +350,10 @@ def fill(world: World, hours: int = 24) -> None:
                     )
         if name == "web":
             world.report(11, "r11")
-        with Index(world.index, make=True) as index, index.writing():
-            beginnings = dict.fromkeys(clusters, at(6 if name == "edge" else 0))
-            index.know(pipeline, str(world.runs), beginnings, None)
-            for report in reports:
-                index.add(outcomes(report, clusters))
-    with Index(world.index, make=True) as index, index.writing():
-        index.begun(
-            "audit",
-            seconds(hours),
-            seconds(hours + 1),
-            "now",
-            ["near"],
-            int(dt.datetime.now(dt.UTC).timestamp()),
-        )
+        for report in reports:
+            leave(world.runs, report)
+    now = (dt.datetime.now(dt.UTC) - START) / HOUR
+    world.begin(hours, "now", now, "audit")
     under_way(world, hours)
 
 
@@ -373,7 +378,7 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
         "parked": ["audit.late"],
     }
     folder.write_text(file_of("near"), ShipProgress(**{**figures, **more}).model_dump_json())
-    folder.write_text("plan.json", "{}")
+    folder.write("plan", PlanResult(**common(Window(at(hour), at(hour + 1)), "now", now, "audit")))
 
 
 class Everything:

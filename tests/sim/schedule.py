@@ -28,8 +28,8 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
 from shipper.report.gaps import find_gaps, read_beginnings
-from shipper.report.past_runs import window_runs
 from shipper.report.results import Gap, ShipResult
+from shipper.report.window_records import read_records
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 from tests.sim import ships
@@ -204,9 +204,8 @@ class ScheduleHistory(ships.History):
         assert pipeline.schedule is not None
         windows = list(Ticks(pipeline.schedule).windows(ships.START, runtime.now()))
         windows = [window for window in windows if window.end <= runtime.now()]
-        after = dt.datetime.max.replace(tzinfo=dt.UTC)
-        runs = window_runs(_RUNS_URI, "sim", self.names, ships.START, after)
-        return find_gaps(windows, runs, since, self._inventory)
+        records = read_records(_RUNS_URI, "sim", ships.START)
+        return find_gaps(windows, records, since, self._inventory)
 
     def _refuse_silence(self) -> None:
         """Raise Wrong if a file is missing, and no gap is named in its window."""

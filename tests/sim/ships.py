@@ -27,6 +27,7 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
+from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
@@ -449,10 +450,10 @@ def play_history(world: World, history: Callable[[], History]) -> None:
     """Play a history in the world."""
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]  # no seed sees the folders of another
+    window_records._file.cache_clear()
     places: list[tuple[Any, str, Any]] = [
         *clients.places(),
         *((module, "say", _tell) for module in (plan_step, progress, run_module, ship_step)),
-        (run_module, "_note", lambda *_: None),
     ]
     # A line is as long as a real head.
     places.append((decide, "HEAD_BYTES", HEAD_LINES * LINE_BYTES))

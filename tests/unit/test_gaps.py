@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.message import message
-from shipper.report.past_runs import find_retry_exclusions, window_runs
+from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import (
     CheckResult,
@@ -31,6 +30,7 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.window_records import read_records
 from shipper.windows.window import Window
 from tests.samples.reports import shipped
 from tests.samples.results import common
@@ -49,6 +49,11 @@ class Runs:
     def __init__(self, root: Path) -> None:
         self.uri, self.count = str(root), 0
 
+    def common(self, window: Window) -> dict[str, Any]:
+        """What all results of the last run have, which came after those before it."""
+        at = max(window.end, hour(100).start) + dt.timedelta(seconds=self.count)
+        return common(window, f"run-{self.count:03}", at)
+
     def add(
         self,
         window: Window,
@@ -60,7 +65,7 @@ class Runs:
     ) -> None:
         self.count += 1
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
-        of_run = common(window, folder.run_id) | {"asked": asked}
+        of_run = self.common(window) | {"asked": asked}
         check = CheckResult(
             check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
         )
@@ -85,7 +90,7 @@ class Runs:
         """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
-        of_run = common(window, folder.run_id) | {"status": "failed", "error": "lost"}
+        of_run = self.common(window) | {"status": "failed", "error": "lost"}
         clusters = [
             ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []),
             ClusterPlan(cluster="far"),
@@ -99,9 +104,9 @@ class Runs:
             )
 
     def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
-        runs = window_runs(self.uri, "web", ("near", "far"), DAY, LONG)
+        records = read_records(self.uri, "web", DAY, LONG)
         begins = {cluster: hour(since.get(cluster, 0)).start for cluster in ("near", "far")}
-        found = find_gaps([hour(n) for n in range(last + 1)], runs, begins, lambda cluster: held)
+        found = find_gaps([hour(n) for n in range(last + 1)], records, begins, lambda cluster: held)
         return [(gap.cluster, int(gap.window[11:13]), gap.why) for gap in found]
 
 
@@ -227,7 +232,7 @@ class TestNotAgain:
     def ship(self, runs: Runs, window: Window, *, final: bool, late: Window | None = None) -> None:
         runs.add(window)
         folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
-        of_run = common(window, folder.run_id)
+        of_run = runs.common(window)
         folder.write(
             "ship.near",
             ShipResult(cluster="near", status="failed", error="no", final=final, **of_run),
@@ -240,7 +245,8 @@ class TestNotAgain:
             late_window=late and str(late),
             late_for=("near",),
         )
-        folder.write("plan", PlanResult(files=[file], **of_run))
+        plan = PlanResult(files=[file], clusters=[ClusterPlan(cluster="near")], **of_run)
+        folder.write("plan", plan)
 
     def test_a_window_whose_source_gate_is_closed(self, runs: Runs) -> None:
         runs.add(hour(0), closed=True)
@@ -428,9 +434,30 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     by_hand = Window(third + dt.timedelta(hours=2), third + dt.timedelta(hours=3))
     runs.add(by_hand, "near")
     assert alert() == (0, ""), "the tick has a run, a manual one"
-    shutil.rmtree(tmp_path / "runs" / "web" / RunFolder.name_of(by_hand.start, by_hand.end))
+    name = RunFolder.name_of(by_hand.start, by_hand.end)
+    for record in (tmp_path / "runs" / "web" / "windows").glob(f"*/{name}~*"):
+        record.unlink()
     done = CliRunner().invoke(app, ["gaps", "web", "--config", str(config), "--json"])
     assert json.loads(done.stdout)["stands_still_since"] == last.end.isoformat()
     code, said = alert()
     assert (code, bool(said)) == (1, True)
     assert alert() == (0, "")
+
+
+def test_a_run_of_named_files_makes_no_window_complete_and_takes_nothing_away(runs: Runs) -> None:
+    def run(hour_: int) -> None:
+        window = hour(hour_)
+        runs.add(window)
+        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
+        of_run = runs.common(window)
+        file = PlannedFile(path="a", size_bytes=1, modified_ms=1, splits=1, missing_on=("near",))
+        clusters = [ClusterPlan(cluster="near")]
+        folder.write("plan", PlanResult(files=[file], clusters=clusters, **of_run))
+        nothing = Coverage(start=window.start, end=window.start, looked_at=of_run["started_at"])
+        gate = DeliveryGateResult(cluster="near", coverage=nothing, **of_run)
+        folder.write("gate_delivery.near", gate)
+
+    runs.add(hour(0), "near")
+    run(0)
+    run(1)
+    assert runs.gaps(1, far=9) == [("near", 1, "its run failed, or has not ended")]

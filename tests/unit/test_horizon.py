@@ -111,6 +111,7 @@ def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> 
     file behind and a later one found it or not."""
     chance = random.Random(1)
     monkeypatch.setattr(horizon, "_MOST_AT_ONCE", 7)
+    monkeypatch.setattr(horizon, "_MOST_DAYS", 11)
     for ago in range(DAYS, 0, -1):
         kind = chance.choice(
             ("all", "all", "all", "all", "one", "failed", "none", "left", "left behind")
@@ -119,25 +120,29 @@ def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> 
             clusters = {"one": ("near",), "failed": ()}.get(kind, ("near", "far"))
             left = {"left": (ago,), "left behind": (ago + 1,)}.get(kind, ())
             past.run(ago, *clusters, back=chance.choice((0, 0, 1, 2)), left=left)
-    before, windows = past.gaps(), window_names(past.runs, "web")
-    for days in (10, 5, 0, 0, 0, 0):
+    before = past.gaps()
+    for days in (10, 5, 0, 0, 0, 0, 0, 0):
         past.prune(TODAY - dt.timedelta(days=days))
         assert past.gaps() == before
-    assert len(window_names(past.runs, "web")) < len(windows) * 0.9
+    assert {window.end for window in window_names(past.runs, "web")} <= {
+        day(n).end for n in range(1, 41)
+    }
+    packed = sorted(path.name for path in (Path(past.runs) / "web" / "windows").iterdir())
+    assert sum(name.endswith(".json") for name in packed) >= 35
+    assert past.prune(TODAY) == 0
 
 
-def test_what_is_complete_and_old_goes_with_what_was_told_of_it(past: Past) -> None:
+def test_what_is_old_goes_and_what_was_told_of_it_stays(past: Past) -> None:
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", *(["far"] if ago != 60 else []))
     told = Told(past.runs, "web")
-    told.add("late", [day(80), day(60), day(2)], TODAY)
+    told.add("late", [day(60), day(2)], TODAY)
     past.prune()
-    ends = {window.end for window in window_names(past.runs, "web")}
-    # Of the day that is open, and those whose runs looked back at it; and what is not old.
-    assert {day(n).end for n in range(1, 40)} <= ends
-    assert day(60).end in ends
-    assert not {day(n).end for n in (*range(61, DAYS + 1), *range(42, 57))} & ends
+    assert {window.end for window in window_names(past.runs, "web")} == {
+        day(n).end for n in range(1, 41)
+    }
     assert told.of("late") == {day(60), day(2)}
+    assert [gap[:2] for gap in past.gaps()] == [("far", str(day(60)))]
     past.run(60, "far", at=TODAY)
     past.prune(TODAY + dt.timedelta(days=2))
     assert len(run_ids(past.runs, "web", day(60))) == 1, (

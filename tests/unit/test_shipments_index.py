@@ -1,5 +1,5 @@
 """What the index of the Shipments page says of a window, by the runs over it, in whatever order
-their reports come."""
+their records come."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from shipper.config.environment import EVERYTHING
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_step
 from shipper.errors import ConfigError
-from shipper.report.run_folder import RunFolder
-from shipper.report.standing import STATES
+from shipper.report.results import CheckResult
+from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.window_state import STATES
 from shipper.runner import REPORT
-from shipper.shipments.feed import begin, index_path, look, look_is_due
+from shipper.shipments.feed import index_path, look, look_is_due
 from shipper.shipments.grid import _FINDING, DAY, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.shipments.view import cells
@@ -142,39 +143,33 @@ def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
 
 
 def test_a_cluster_that_no_run_was_for_misses_the_window(world: World) -> None:
-    world.feed(run_report(0, clusters=("near",)))
+    world.feed(run_report(0, clusters=("near",), others=("far",)))
     assert states(world, 1, now=9) == ["missing"]
     assert states(world, 1, now=9, cluster="near") == ["shipped"]
 
 
-def begun(world: World, hour: float, run_id: str, now: float) -> None:
-    pipeline = load_pipeline(world.config, "web", EVERYTHING)
-    begin(world.config, pipeline, str(world.runs), Window(at(hour), at(hour + 1)), run_id, at(now))
-
-
-def test_a_dry_run_takes_back_that_it_has_begun_and_leaves_the_window_as_it_was(
-    world: World,
-) -> None:
+def test_a_dry_run_leaves_the_window_as_it_was(world: World) -> None:
     world.feed(run_report(0, failed=("near",)))
-    begun(world, 0, "dry", 3)
     dry = run_report(0, "dry", after=3)
-    dry.ships, dry.delivery_gates = [], []
+    for part in (dry, dry.plan):
+        part.asked = Asked(plan_only=True)
+    dry.gate_source, dry.ships, dry.delivery_gates = None, [], []
     world.feed(dry)
     assert states(world, 1, now=4) == ["failed"]
 
 
-def test_the_index_is_made_anew_from_the_reports_alone(world: World) -> None:
-    reports = [
-        world.report(0),
-        world.report(1, failed=("far",)),
-        world.report(2, "r3", looks_back=2),
-        world.report(4, closed=True),
-    ]
-    world.feed(*reports)
+def test_the_index_is_made_anew_from_the_records_alone(world: World) -> None:
+    world.feed(
+        run_report(0),
+        run_report(1, failed=("far",)),
+        run_report(2, "r3", looks_back=2),
+        run_report(4, closed=True),
+    )
     before = states(world, 6, now=9)
     world.index.unlink()
     done = look(world.config)
-    assert (done.pipelines, done.runs, done.problems) == (1, 4, [])
+    # Of a run that shipped to all clusters its report has all that its other steps noted.
+    assert (done.pipelines, done.files, done.problems) == (1, 1 + 5 + 1 + 3, [])
     assert (
         states(world, 6, now=9)
         == before
@@ -191,14 +186,15 @@ def test_the_platform_says_where_the_index_lies(world: World) -> None:
         index_path(world.config)
 
 
-def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world: World) -> None:
+def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shipper.shipments.feed.runtime.now", lambda: at(33 * 24))
     world.write("shipper.yaml", "keep: 30d\n")
     world.feed(run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
     with Index(world.index) as index:
-        for table in ("runs", "cells", "ships", "arrivals"):
-            rows = index.db.execute(
-                f"SELECT DISTINCT start FROM {table} WHERE pipeline = ?", ("web",)
-            ).fetchall()
+        for table in ("records", "cells"):
+            rows = index.db.execute(f"SELECT DISTINCT start FROM {table}").fetchall()
             assert rows == [(seconds(32 * 24),)], table
         row = shown(index, seconds(0), seconds(33 * 24), seconds(33 * 24))
     assert min(start for start, *_ in row["segments"]) >= seconds(24)
@@ -218,12 +214,11 @@ def test_an_index_of_another_version_is_made_again(world: World) -> None:
     world.feed(world.report(0))
     with sqlite3.connect(world.index) as db:
         db.execute("PRAGMA user_version = 1")
-        db.execute("ALTER TABLE ships DROP COLUMN ledger")
+        db.execute("ALTER TABLE cells DROP COLUMN complete")
     with pytest.raises(IndexUnusable, match="SHIP-901"):
         Index(world.index)
-    assert look(world.config).runs == 1
-    with Index(world.index) as index:
-        assert index.db.execute("SELECT ledger FROM ships").fetchone() == (0,)
+    assert look(world.config).files == 1
+    assert states(world, 1) == ["shipped"]
 
 
 def test_the_database_of_another_program_stays_as_it_is(world: World) -> None:
@@ -236,38 +231,57 @@ def test_the_database_of_another_program_stays_as_it_is(world: World) -> None:
         assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("dag",)]
 
 
-def test_a_look_finds_what_ran_elsewhere_and_leaves_shipped_windows_to_the_daily_one(
-    world: World,
+def test_a_look_finds_new_records_and_leaves_old_days_to_the_daily_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs on other machines leave their reports in runs_uri alone."""
-    now = seconds(9)
+    """Runs on other machines leave their records in runs_uri alone."""
+    monkeypatch.setattr("shipper.shipments.feed.runtime.now", lambda: at(49))
+    now = seconds(49)
     assert look_is_due(world.config, now) is True
-    world.report(0, "r1")
-    world.report(1, "r1", failed=("far",))
-    assert look(world.config).runs == 2
-    world.report(0, "r2", after=1, failed=("far",))
-    world.report(1, "r2", after=1)
-    world.report(2, "r1")
-    assert look_is_due(world.config, now + 60) is None
-    assert look_is_due(world.config, now + 300) is False
-    (world.runs / "web" / "20261101T020000Z--20261101T030000Z" / "r0").mkdir()
-    assert look(world.config, whole=False).runs == 2
-    assert states(world, 3) == ["shipped", "shipped", "shipped"]
-    assert look(world.config, whole=True).runs == 1
-    assert states(world, 3) == ["failed", "shipped", "shipped"]
+    look(world.config)
+    assert look_is_due(world.config, now + 10) is None
+    assert look_is_due(world.config, now + 15) is False
+    world.report(0, "r1", failed=("far",))
+    world.report(47, "r1")
+    assert look(world.config, whole=False).files == 1
+    assert states(world, 48)[0::47] == ["missing", "shipped"]
+    assert look(world.config, whole=True).files == 5
+    assert states(world, 48)[0::47] == ["failed", "shipped"]
     with Index(world.index) as index:
         (whole,) = index.db.execute("SELECT whole FROM looked").fetchone()
     assert look_is_due(world.config, whole + 80_000) is False
     assert look_is_due(world.config, whole + 90_000) is True
 
 
-def test_a_report_that_cannot_be_read_is_named_and_the_others_are_read(world: World) -> None:
+def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read(world: World) -> None:
     world.report(0)
     world.report(1)
-    window = "20261101T000000Z--20261101T010000Z"
-    (world.runs / "web" / window / "r1" / "report.json").write_text("{}")
+    (file,) = world.runs.glob("web/windows/*/20261101T000000Z--*~whole~*")
+    file.write_text("{}")
     done = look(world.config)
-    assert (done.runs, [window in problem for problem in done.problems]) == (1, [True])
+    assert (done.files, done.problems) == (2, [f"{file.name} cannot be read"])
+    assert states(world, 2, now=9) == ["missing", "shipped"]
+
+
+def test_a_pipeline_that_is_broken_or_has_not_run_yet_is_known(world: World) -> None:
+    world.write("pipelines/broken.yaml", "pipeline: broken\nsource: [\n")
+    world.pipeline("new")
+    look(world.config)
+    with Index(world.index, present={"web", "new", "broken", "newest"}) as index:
+        found = {one.pipeline: (bool(one.fault), one.retired) for one in index.pipelines()}
+    assert found == {
+        "broken": (True, False),
+        "new": (False, False),
+        "newest": (False, False),
+        "web": (False, False),
+    }
+    # Its windows are due since the schedule's start, as `gaps` says.
+    assert states(world, 3, name="new") == ["missing", "waiting", "waiting"]
+    world.write("pipelines/new.yaml", "pipeline: new\nsource:")
+    look(world.config)
+    with Index(world.index) as index:
+        (new,) = [one for one in index.pipelines() if one.pipeline == "new"]
+    assert (bool(new.fault), new.cron) == (True, "0 * * * *"), "it stays as it was read last"
 
 
 def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:
@@ -326,8 +340,8 @@ def context_of(world: World) -> RunContext:
     )
 
 
-def test_the_report_step_feeds_it(world: World) -> None:
-    report = world.report(0, "r1", failed=("far",))
+def test_what_steps_leave_is_what_it_is_made_from(world: World) -> None:
+    report = run_report(0, "r1", failed=("far",))
     context = context_of(world)
     for name, result in (("plan", report.plan), ("gate_source", report.gate_source)):
         assert result is not None
@@ -335,18 +349,8 @@ def test_the_report_step_feeds_it(world: World) -> None:
     for ship in report.ships:
         context.folder.write(f"ship.{ship.cluster}", ship)
     assert run_step(context, REPORT, None) == 0
+    look(world.config)
     assert states(world, 1, cluster="far") == ["failed"]
-
-
-def test_a_report_step_that_cannot_write_it_says_so_in_a_line_and_succeeds(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world.index.mkdir()
-    assert run_step(context_of(world), REPORT, None) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "Shipments" in line]
-    assert len(said) == 1
-    assert "does not show this run" in said[0]
-    assert (Path(context_of(world).folder.path("report.json"))).exists()
 
 
 @pytest.mark.parametrize(
@@ -362,11 +366,16 @@ def test_a_pipeline_whose_schedule_stands_still_is_marked(
     last |= {"began": at(1).isoformat(), "schedule_since": START.isoformat()}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"last_run": last}))
     world.feed(run_report(0))
-    with Index(world.index) as index, index.writing():
-        for hour in under_way:
-            index.begun(
-                "web", seconds(hour), seconds(hour + 1), "now", ("near",), seconds(1 + hours)
-            )
+    for hour in under_way:
+        world.begin(hour, "now", 1 + hours)
     with Index(world.index) as index:
         row = shown(index, seconds(0), seconds(9), seconds(1 + hours))
     assert row["stands_still"] is stands
+
+
+def test_a_doubt_about_one_cluster_colours_that_cluster_alone(world: World) -> None:
+    report = run_report(0)
+    broken = {"severity": "block", "passed": False, "expected": "7", "observed": "8"}
+    report.delivery_gates[0].checks = [CheckResult(check="sum", **broken)]
+    world.feed(report)
+    assert [states(world, 1, cluster=name) for name in ("near", "far")] == [["doubt"], ["shipped"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Collection
 from http import HTTPStatus
@@ -13,9 +14,12 @@ import pytest
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.replay import Replay, replayed
+from shipper.report.run_folder import RunFolder
+from shipper.report.window_state import STATES
 from shipper.shipments.app import respond
 from shipper.shipments.cluster import cluster_page
 from shipper.shipments.detail import detail
+from shipper.shipments.feed import look
 from shipper.shipments.index import Index
 from shipper.shipments.view import View, picture
 from shipper.windows.window import Window
@@ -31,6 +35,7 @@ from tests.samples.shipments import (
     windows_of,
 )
 
+FAILED = STATES.index("failed")
 WINDOW = "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
 FOLDER = "20261101T000000Z--20261101T010000Z"
 
@@ -214,7 +219,7 @@ def test_words_of_an_address_that_make_no_sense_count_as_not_said(world: World) 
 
 def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
     status, page = ask(World(tmp_path), "shipments")
-    assert (status, "The next run makes it" in page.text) == (503, True)
+    assert (status, "The Shipments page makes it" in page.text) == (503, True)
     assert not (tmp_path / "runs").exists()
 
 
@@ -357,23 +362,23 @@ def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(wo
 
 
 def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world: World) -> None:
-    now = int(time.time())
-    with Index(world.index, make=True) as index, index.writing():
-        index.begun("audit", seconds(9), seconds(10), "dead", ["near"], now - 600)
-        index.begun("audit", seconds(9), seconds(10), "alive", ["near"], now - 60)
+    now = (time.time() - seconds(0)) / 3600
+    world.begin(9, "dead", now - 1 / 6, "audit")
+    world.begin(9, "alive", now - 1 / 60, "audit")
     assert [(one["pipeline"], one["run_id"]) for one in data_of_cluster(world)["running"]] == [
         ("audit", "alive")
     ]
 
 
 def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: World) -> None:
-    with Index(world.index, make=True) as index, index.writing():
-        index.begun("audit", seconds(9), seconds(10), "now", ["near"], int(time.time()) - 60)
+    world.begin(9, "now", (time.time() - seconds(0)) / 3600 - 1 / 60, "audit")
     under_way(world, 9)
     found = data_of_window(world, 9, "audit")
-    assert [one["state"] for one in found["clusters"]] == ["shipping", "missing"]
+    assert [one["state"] for one in found["clusters"]] == ["overdue"] * 2
     (run,) = found["begun"]
-    assert (run["run_id"], run["done"]) == ("now", ["plan"])
+    assert (run["run_id"], [step.step for step in run["steps"] if step.is_done]) == (
+        "now", ["plan"]
+    )  # fmt: skip
     (ship,) = run["ships"]
     assert (ship["cluster"], ship["records"], ship["seconds_left"], ship["parked"]) == (
         "near",
@@ -416,13 +421,13 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: Wo
 
 def test_no_failure_is_too_small_to_be_seen() -> None:
     """1,440 windows in 720 units: each column shows the worst of its windows."""
-    hours = [[at, 3600, 1, 7 if at == 3600 * 77 else 0] for at in range(0, 3600 * 1440, 3600)]
+    hours = [[at, 3600, 1, FAILED if at == 3600 * 77 else 0] for at in range(0, 3600 * 1440, 3600)]
     lines, marks = picture(hours, 0, 3600 * 1440)
     assert (dict(lines)["failed"], marks) == ("M38 11h2", [])
 
 
 def test_a_shorter_window_lies_above_a_longer_one() -> None:
-    lines, marks = picture([[0, 36_000, 1, 7], [3600, 3600, 1, 0]], 0, 36_000)
+    lines, marks = picture([[0, 36_000, 1, FAILED], [3600, 3600, 1, 0]], 0, 36_000)
     assert dict(lines) == {"failed": "M0 11h72M144 11h575", "shipped": "M72 16.5h71"}
     assert [one.sign for one in marks] == ["✗"]
 
@@ -454,15 +459,14 @@ def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> 
         "window_end": at(1),
     }
     replay = replayed(load_pipeline(world.config, "web", EVERYTHING), Replay.model_validate(asked))
-    with Index(world.index, make=True) as index, index.writing():
-        index.know(replay, str(world.runs), {}, None)
+    (world.runs / replay.key).mkdir()
+    look(world.config)
     web = world.config / "pipelines" / "web.yaml"
     (world.config / "pipelines" / "site.yaml").write_text(
         web.read_text().replace("pipeline: web", "pipeline: site\nformerly: web")
     )
     web.unlink()
-    with Index(world.index, make=True) as index, index.writing():
-        index.know(load_pipeline(world.config, "site", EVERYTHING), str(world.runs), {}, None)
+    look(world.config)
     with Index(world.index, present={"site", "audit"}) as index:
         found = {known.pipeline: (known.replay_of, known.retired) for known in index.pipelines()}
     assert found == {
@@ -509,3 +513,61 @@ def test_who_may_not_read_reports_learns_no_more_than_the_states(world: World) -
     for of_the_report in ("does not answer", "Failed while shipping", "Report of this run"):
         assert of_the_report not in page.text
         assert of_the_report in open_window(world, window=window)[1].text
+
+
+def test_a_broken_and_a_new_pipeline_have_rows_and_former_names_lead_to_the_present_one(
+    world: World,
+) -> None:
+    world.write("pipelines/broken.yaml", "pipeline: broken\nsource: [\n")
+    web = world.config / "pipelines" / "web.yaml"
+    world.write(
+        "pipelines/site.yaml",
+        web.read_text().replace("pipeline: web", "pipeline: site\nformerly: web"),
+    )
+    web.unlink()
+    look(world.config)
+    world.pipeline("newest")
+    found = respond(world.index, "shipments", {}, Everything(), config_dir=world.config)
+    assert Page(found.body).rows[0] == "broken"
+    assert set(Page(found.body).rows) == {"audit", "broken", "newest", "site"}
+    assert "broken.yaml:" in open_window(world, window="", list="broken")[1].text
+    # The links that went out under the old name.
+    assert rows(world, dag_id="web") == ["site"]
+    assert "web · 2026" not in (page := open_window(world)[1]).text
+    assert "Shipped 7 records to each of near and far" in page.text
+    assert ask(world, f"report/web/{FOLDER}/r1")[0] == HTTPStatus.OK
+
+
+def test_a_window_in_trouble_says_of_each_cluster_what_became_of_it(world: World) -> None:
+    """One has everything; the ship to the other failed and is tried again."""
+    now = dt.datetime.now(dt.UTC)
+    hour = int((now - at(0)) / dt.timedelta(hours=1))
+    world.begin(hour - 1, "r5", (now - at(0)) / dt.timedelta(hours=1))
+    report = run_report(hour - 1, "r5", failed=("far",))
+    assert report.plan
+    assert report.gate_source
+    folder = RunFolder(str(world.runs), "web", at(hour - 1), at(hour), "r5")
+    for one in (report.plan, report.gate_source, *report.ships, *report.delivery_gates):
+        one.started_at = one.finished_at = now + dt.timedelta(seconds=1)
+    (gate,) = report.delivery_gates
+    assert gate.coverage
+    gate.coverage.looked_at = gate.started_at
+    report.ships[1].error = "no broker answers. Look at the network. [SHIP-401]"
+    for name, result in (
+        ("plan", report.plan),
+        ("gate_source", report.gate_source),
+        *((f"ship.{one.cluster}", one) for one in report.ships),
+        *((f"gate_delivery.{one.cluster}", one) for one in report.delivery_gates),
+    ):
+        folder.write(name, result)
+    look(world.config)
+    window = f"web {Window(at(hour - 1), at(hour))}"
+    page = open_window(world, window=window)[1]
+    assert page.states in (["trouble", "shipped", "trouble"], ["overdue", "shipped", "overdue"])
+    assert "Done: plan, gate_source, ship:near, gate_delivery:near." in page.text
+    assert "ship:far failed and is tried again: no broker answers. [SHIP-401]" in page.text
+    assert "no broker answers" not in open_window(world, Rights("web"), window)[1].text
+    assert "no broker answers" in ask(world, "shipments", part="panel", on="far")[1].text
+    counted = ask(world, "shipments", pipeline="web", range="6h")[1]
+    look_at = [words for words, said in counted.links if said.get("data-state") == page.states[0]]
+    assert len(look_at) == 1

@@ -1,0 +1,441 @@
+"""Records of windows: what each step of a run learned of a window on a cluster, as small files
+beside the runs.
+
+::
+
+    {runs_uri}/{pipeline}/windows/2026-11-01/{window}~{since}~{run_id}~{step}~{written}[~cluster].json
+    {runs_uri}/{pipeline}/windows/2026-10-01.json        all of a day that is too old to change
+
+A file is written once, whole, and never again, so that runs at the same time need no lock. The
+results that it comes from may be removed: the state of every window follows from the records alone
+(:mod:`shipper.report.window_state`). The day is that on which the step ended.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import fsspec
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from shipper import runtime
+from shipper.config.units import plural
+from shipper.report.coverage import lacking
+from shipper.report.plan_result import PlanResult, RecreatedTopic
+from shipper.report.results import (
+    DeliveryGateResult,
+    GateResult,
+    RunReport,
+    ShipResult,
+    Uncovered,
+)
+from shipper.report.run_folder import RunFolder, StepResult, names_in
+from shipper.whole_files import write_whole
+from shipper.windows.window import Window
+
+Step = Literal["begun", "plan", "gate_source", "ship", "gate_delivery", "report"]
+_ORDER = ("begun", "plan", "gate_source", "ship", "gate_delivery", "report")
+_WHOLE = "whole"
+"""Step in the name of a report's file that holds all that its run learned."""
+_STAMP, _MOMENT, _DAY = "%Y%m%dT%H%M%SZ", "%Y%m%dT%H%M%S%fZ", "%Y-%m-%d"
+_AT_ONCE = 16
+"""Parallel requests: on an object store each takes a round trip."""
+
+log = logging.getLogger("shipper.history")
+
+
+class SentRecords(BaseModel):
+    """Figures of what a run sent to one cluster, in all of its attempts."""
+
+    seconds: float
+    records: int
+    bytes: int
+    """Uncompressed."""
+    wire_bytes: int
+    quarantined: int
+    parked: int
+    ledger: int
+    """Entries that were ever written to the pipeline's ledger about chunks, when the ship began."""
+    topics: list[dict[str, Any]] = []
+    """Topic, records, bytes, quarantine and parked of each."""
+
+
+class RunEnd(BaseModel):
+    """End of a run on one cluster, by its report."""
+
+    state: str
+    cause: str = ""
+    """Reason why it is not plainly shipped, in one paragraph."""
+    began: dt.datetime
+    files: int = 0
+    """Number of the window's own files, without those that came late for others."""
+    bytes: int = 0
+    """Bytes of these files, as stored."""
+    records: int = 0
+    """Sent by this run."""
+    there: int = 0
+    """Records of the window that were on the cluster before."""
+    sent: SentRecords | None = None
+    """Records that were sent. None: no ship began."""
+
+
+class WindowRecord(BaseModel):
+    """Findings of one step of a run."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    window_start: dt.datetime
+    window_end: dt.datetime
+    step: Step
+    at: dt.datetime
+    """Time of the look; of a delivery gate, that of its plan. Records are folded in this order."""
+    finished: dt.datetime
+    cluster: str = ""
+    """Cluster that it is about; empty: all but ``others``."""
+    others: tuple[str, ...] = ()
+    """Clusters that the run was asked to leave alone."""
+    start: dt.datetime | None = None
+    """Begin of the stretch up to the window's end that was looked at; None: the step did not look,
+    or at named files alone."""
+    passed: bool = False
+    """True if the delivery gate has passed."""
+    asked: bool = True
+    """False if nobody could ask the cluster what it holds of the whole window."""
+    closed: bool | None = None
+    """True if a check of the source gate did not hold; None: another step, or the gate could not be
+    evaluated."""
+    uncovered: list[Uncovered] = []
+    """Files that are not on the cluster, and folders that are empty, by tick."""
+    late: dict[str, list[str]] = {}
+    """START/END of an earlier tick → files of it that the run was to ship (plan)."""
+    committed: dict[str, dt.datetime] = {}
+    """START/END of a tick → commit time of its last record, by the ledger."""
+    recreated: str = ""
+    """Finding, if topics have lost delivered records, since they were deleted."""
+    error: str = ""
+    """Error of a step that failed."""
+    final: bool = False
+    """True if trying the failed step again, unchanged, cannot help."""
+    doubt: str = ""
+    """Reason why a person should look at the run, although it passed (report)."""
+    ended: RunEnd | None = None
+
+    @functools.cached_property
+    def window(self) -> Window:
+        return Window(self.window_start, self.window_end)
+
+    @property
+    def since(self) -> dt.datetime:
+        """Begin of what the record is about."""
+        return min(self.window_start, self.start or self.window_start)
+
+    def is_about(self, cluster: str) -> bool:
+        return self.cluster == cluster or (not self.cluster and cluster not in self.others)
+
+    @property
+    def order(self) -> tuple[dt.datetime, str, int]:
+        return self.at, self.run_id, _ORDER.index(self.step)
+
+
+_RECORDS = TypeAdapter(list[WindowRecord])
+_DAYS = TypeAdapter(dict[str, list[WindowRecord]])
+
+
+def records_of(result: StepResult) -> list[WindowRecord]:
+    """Return what a step's result says of windows. None of a dry run."""
+    others = tuple(result.asked.other_clusters) if result.asked else ()
+    if result.asked and result.asked.plan_only:
+        return []
+    failed = result.status == "failed"
+    step: Mapping[str, Any] = {
+        "run_id": result.run_id,
+        "window_start": result.window_start,
+        "window_end": result.window_end,
+        "step": result.step,
+        "at": result.started_at,
+        "finished": result.finished_at,
+        "others": others,
+        "error": (result.error or "") if failed else "",
+        "final": failed and result.final,
+    }
+    match result:
+        case PlanResult():
+            return _of_plan(result, step)
+        case DeliveryGateResult():
+            return [_of_delivery_gate(result, step)]
+        case GateResult():
+            return [WindowRecord(**{**step, "step": "gate_source"}, closed=source_closed(result))]
+        case ShipResult() if failed:
+            lost = deleted_in_words(result.recreated)
+            return [WindowRecord(**step, cluster=result.cluster, recreated=lost)]
+        case RunReport():
+            return _of_report(result, step)
+    return []
+
+
+def begun(window: Window, run_id: str, at: dt.datetime, others: Sequence[str]) -> WindowRecord:
+    """Return the record of a run that begins."""
+    return WindowRecord(
+        run_id=run_id,
+        window_start=window.start,
+        window_end=window.end,
+        step="begun",
+        at=at,
+        finished=at,
+        others=tuple(others),
+    )
+
+
+def _of_plan(plan: PlanResult, step: Mapping[str, Any]) -> list[WindowRecord]:
+    if not plan.clusters:
+        return [WindowRecord(**step, start=plan.window_start, asked=False)]
+    found = []
+    for planned in plan.clusters:
+        look = lacking(plan, planned.cluster)
+        late: dict[str, list[str]] = {}
+        for file in plan.files:
+            if file.late_window and planned.cluster in file.late_for:
+                late.setdefault(file.late_window, []).append(file.path)
+        found.append(
+            WindowRecord(
+                **step,
+                cluster=planned.cluster,
+                start=look.start,
+                asked=look.asked and not plan.is_of_named_files,
+                uncovered=look.uncovered,
+                late=late,
+                recreated=deleted_in_words(planned.recreated),
+            )
+        )
+    return found
+
+
+def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> WindowRecord:
+    look = gate.coverage
+    if gate.status == "failed" or look is None:
+        lost = deleted_in_words(gate.recreated)
+        return WindowRecord(**step, cluster=gate.cluster, recreated=lost)
+    return WindowRecord(
+        **{**step, "at": look.looked_at or gate.started_at},
+        cluster=gate.cluster,
+        start=look.start if look.start < look.end else None,
+        passed=True,
+        uncovered=look.uncovered,
+        committed=look.committed,
+    )
+
+
+def _of_report(report: RunReport, step: Mapping[str, Any]) -> list[WindowRecord]:
+    from shipper.report.outcomes import outcomes
+
+    found = [
+        WindowRecord(**{**step, "step": "report"}, cluster=cluster, doubt=doubt, ended=ended)
+        for cluster, ended, doubt in outcomes(report)
+    ]
+    return [*found, *_all_learned(report)]
+
+
+def _all_learned(report: RunReport) -> list[WindowRecord]:
+    """Return the records of the gates, if each cluster's has passed after the last plan: they say
+    all that the run's other records do."""
+    plan, source, gates = report.plan, report.gate_source, report.delivery_gates
+    if plan is None or source is None or source_closed(source) is not False:
+        return []
+    passed = {
+        gate.cluster
+        for gate in gates
+        if gate.status != "failed" and gate.coverage and gate.coverage.looked_at == plan.started_at
+    }
+    if not passed or passed != {planned.cluster for planned in plan.clusters}:
+        return []
+    return [one for result in (source, *gates) for one in records_of(result)]
+
+
+def source_closed(source: GateResult | None) -> bool | None:
+    """Return True if the source gate is closed; None: it left no result, or could not be
+    evaluated."""
+    if source is None or (source.status == "failed" and not source.checks):
+        return None
+    return source.status == "failed" and any(
+        check.severity == "block" and not check.passed for check in source.checks
+    )
+
+
+def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
+    """Return a run's finding on topics that have lost delivered records; empty if there is none."""
+    if not lost:
+        return ""
+    again = " and created again" if lost[0].now else ""
+    more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
+    return (
+        f"topic {lost[0].topic} was deleted{again} after {plural(lost[0].records, 'record')} "
+        f"{'was' if lost[0].records == 1 else 'were'} delivered to it{more}"
+    )
+
+
+# ---- files
+
+
+class RecordFile(NamedTuple):
+    """Name of a file of records."""
+
+    name: str
+    window: Window
+    since: dt.datetime
+    run_id: str
+    step: str
+    written: dt.datetime
+
+    @classmethod
+    def of(cls, name: str) -> RecordFile | None:
+        """Return it; None for any other name."""
+        try:
+            text, since, run_id, step, written, *_ = name.removesuffix(".json").split("~")
+            window = RunFolder.window_of(text)
+            began, at = _read(since, _STAMP), _read(written, _MOMENT)
+            return cls(name, window, began, run_id, step, at) if window else None
+        except ValueError:
+            return None
+
+
+def _read(text: str, form: str) -> dt.datetime:
+    return dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC)
+
+
+def _folder(runs_uri: str, pipeline: str) -> str:
+    return f"{runs_uri.rstrip('/')}/{pipeline}/windows"
+
+
+def write_records(runs_uri: str, pipeline: str, records: Sequence[WindowRecord]) -> None:
+    """Write what one step learned. Raises OSError, ValueError, ImportError."""
+    if not records:
+        return
+    one = records[0]
+    whole = one.step == "report" and any(each.passed for each in records)
+    parts = [
+        RunFolder.name_of(one.window_start, one.window_end),
+        f"{min(each.since for each in records):{_STAMP}}",
+        one.run_id,
+        _WHOLE if whole else one.step,
+        f"{one.finished.astimezone(dt.UTC):{_MOMENT}}",
+        *([one.cluster] if len(records) == 1 and one.cluster else []),
+    ]
+    day = f"{one.finished.astimezone(dt.UTC):{_DAY}}"
+    text = _RECORDS.dump_json(list(records), exclude_defaults=True)
+    write_whole(f"{_folder(runs_uri, pipeline)}/{day}/{'~'.join(parts)}.json", text)
+
+
+def record_files(
+    runs_uri: str, pipeline: str, first: dt.datetime | None = None
+) -> dict[RecordFile, str]:
+    """Return the files of the days from ``first`` on, without those that say nothing that a report
+    of their run does not; file → URL of what holds it. Raises OSError."""
+    root = _folder(runs_uri, pipeline)
+    fs, path = fsspec.core.url_to_fs(root)
+    fs.invalidate_cache()
+    begin = f"{first - dt.timedelta(days=1):{_DAY}}" if first else ""
+    days = [day for day in names_in(fs, path) if day >= begin]
+    found: dict[RecordFile, str] = {}
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
+        listed = pool.map(lambda day: _names_of(fs, path, root, day), days)
+        for day, names in zip(days, listed, strict=True):
+            for file in filter(None, map(RecordFile.of, names)):
+                found.setdefault(
+                    file, f"{root}/{day}" if day.endswith(".json") else f"{root}/{day}/{file.name}"
+                )
+    return dict(without_superseded(found))
+
+
+def without_superseded(found: Mapping[RecordFile, str]) -> Iterator[tuple[RecordFile, str]]:
+    whole: dict[tuple[Window, str], dt.datetime] = {}
+    for file in found:
+        if file.step == _WHOLE:
+            run = file.window, file.run_id
+            whole[run] = max(file.written, whole.get(run, file.written))
+    for file, url in found.items():
+        at = whole.get((file.window, file.run_id))
+        if at is None or file.written > at or (file.step == _WHOLE and file.written == at):
+            yield file, url
+
+
+def _names_of(fs: Any, path: str, root: str, day: str) -> Iterable[str]:
+    if day.endswith(".json"):
+        return _kept_day(f"{root}/{day}")
+    return names_in(fs, f"{path}/{day}")
+
+
+def read_records(
+    runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime | None = None
+) -> list[WindowRecord]:
+    """Return the records about windows that touch [start, end), in their order. A file that cannot
+    be read is passed over. Raises OSError if the files cannot be listed."""
+    files = record_files(runs_uri, pipeline, start)
+    wanted = [
+        (file, url)
+        for file, url in files.items()
+        if file.window.end > start and (end is None or file.since < end)
+    ]
+    return sorted(
+        (record for found in read_files(wanted) for record in found),
+        key=lambda record: record.order,
+    )
+
+
+def read_files(files: Iterable[tuple[RecordFile, str]]) -> Iterator[Sequence[WindowRecord]]:
+    """Yield what each of the files holds."""
+    with runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(lambda each: _records_in(each[1], each[0].name), files)
+
+
+def _records_in(url: str, name: str) -> Sequence[WindowRecord]:
+    return _file(url) if url.endswith(f"/{name}") else _kept_day(url).get(name, ())
+
+
+@functools.lru_cache(maxsize=20_000)
+def _file(url: str) -> Sequence[WindowRecord]:
+    return _parsed(url, _RECORDS) or ()
+
+
+@functools.lru_cache(maxsize=400)
+def _kept_day(url: str) -> Mapping[str, Sequence[WindowRecord]]:
+    return _parsed(url, _DAYS) or {}
+
+
+def _parsed(url: str, kind: TypeAdapter[Any]) -> Any:
+    fs, path = fsspec.core.url_to_fs(url)
+    try:
+        return kind.validate_json(bytes(fs.cat_file(path)))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        log.warning("%s is passed over: it cannot be read (%s)", url, error)
+        return None
+
+
+def pack_days(runs_uri: str, pipeline: str, before: dt.datetime, most: int) -> None:
+    """Put the files of each day that ended before into one. Raises OSError."""
+    root, last = _folder(runs_uri, pipeline), f"{before:{_DAY}}"
+    fs, path = fsspec.core.url_to_fs(root)
+    days = sorted(day for day in names_in(fs, path) if len(day) == len(last) and day < last)
+    for day in days[:most]:
+        files = {
+            file: f"{root}/{day}/{file.name}"
+            for file in filter(None, map(RecordFile.of, names_in(fs, f"{path}/{day}")))
+        }
+        kept = list(without_superseded(files))
+        held = dict(_kept_day(f"{root}/{day}.json")) | {
+            file.name: found for (file, _), found in zip(kept, read_files(kept), strict=True)
+        }
+        text = {
+            name: [record.model_dump(mode="json", exclude_defaults=True) for record in found]
+            for name, found in held.items()
+        }
+        write_whole(f"{root}/{day}.json", json.dumps(text), durable=True)
+        _kept_day.cache_clear()
+        fs.rm(f"{path}/{day}", recursive=True)
