@@ -134,7 +134,7 @@ class FileCase:
     def id(self) -> FileId:
         return self.file.id
 
-    @property
+    @cached_property
     def is_known(self) -> bool:
         return self.chunks.knows(self.id) and not self.is_overwritten
 

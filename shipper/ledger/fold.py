@@ -304,7 +304,7 @@ class Chunks:
 
     def states(self, file: FileId) -> list[SplitState]:
         """Return the states of these splits."""
-        return [self.splits[split] for split in self.splits_of(file)]
+        return [self.splits[SplitId(file, start)] for start in sorted(self.starts.get(file, ()))]
 
     def standing(self, file: FileId) -> FileStanding:
         """Return how much of a known file is delivered, by the splits into which its ship cut it: a
@@ -320,8 +320,11 @@ class Chunks:
         return "complete" if fit else "misread"
 
     def records(self, file: FileId) -> int:
-        """Return the file's records on the cluster, in quarantine topics too."""
-        return sum(self.records_by_topic([file]).values())
+        """Return the file's records on the cluster, in quarantine topics too; those that are its
+        own, as :meth:`records_by_topic` has them."""
+        alias = self.aliases.get(file)
+        before = sum(alias.records.values()) if alias is not None and alias.whole else 0
+        return before + sum(state.records for state in self.states(file))
 
     def delivered_as(self, file: FileId) -> Counter[str]:
         """Return topic → number of records of a file's content, under whatever name."""
