@@ -39,10 +39,10 @@ demo: setup  ## Real S3, real Kafka, a real Airflow DAG run, the report; then ag
 
 # Types need one core, and random faults and a scheduler mostly wait: they go beside the tests, and what they print comes
 # after. Whatever fails, all of it is run and told.
-test: setup  ## All that CI runs for each change: lint, unit, dags, servers, scheduler, simulated runs and random faults
+test: setup  ## All that CI runs for each change: lint, unit, mutants-short, dags, servers, scheduler, simulated runs, random faults
 	@mkdir -p build
 	@$(MAKE) --no-print-directory scheduler >build/scheduler.log 2>&1 & scheduler=$$!; \
-	  $(MAKE) --no-print-directory -k lint chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
+	  $(MAKE) --no-print-directory -k lint mutants-short chaos SECONDS=60 >build/beside.log 2>&1 & beside=$$!; \
 	  failed=0; $(MAKE) --no-print-directory -k unit dags servers || failed=1; \
 	  $(MAKE) --no-print-directory sim SECONDS=20 || failed=1; \
 	  wait $$beside || failed=1; wait $$scheduler || failed=1; cat build/beside.log build/scheduler.log; exit $$failed

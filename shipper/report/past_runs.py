@@ -231,7 +231,7 @@ def find_retry_exclusions(
                 }
             elif record.step == "plan":
                 late[record.run_id, cluster] = record.late
-            elif record.step == "ship" and record.final:
+            elif record.step == "ship" and record.fails_again:
                 failed[cluster].update(over)
                 for tick, paths in late.get((record.run_id, cluster), {}).items():
                     tried[cluster] |= dict.fromkeys(paths, parse_window(tick))

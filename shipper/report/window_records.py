@@ -122,6 +122,8 @@ class WindowRecord(BaseModel):
     """Error of a step that failed."""
     final: bool = False
     """True if trying the failed step again, unchanged, cannot help."""
+    fails_again: bool = False
+    """True if later runs would fail likewise."""
     doubt: str = ""
     """Reason why a person should look at the run, although it passed (report)."""
     ended: RunEnd | None = None
@@ -163,6 +165,7 @@ def records_of(result: StepResult) -> list[WindowRecord]:
         "others": others,
         "error": (result.error or "") if failed else "",
         "final": failed and result.final,
+        "fails_again": failed and result.fails_again,
     }
     match result:
         case PlanResult():

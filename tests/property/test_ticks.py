@@ -498,7 +498,7 @@ class History:
                     **times,
                     **failed,
                     cluster=name,
-                    final=how == "is refused",
+                    fails_again=how == "is refused",
                 )
                 folder.write(f"ship.{name}", ship)
             event(f"{'a scheduled' if scheduled else 'a'} run {how}")

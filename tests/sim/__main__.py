@@ -39,15 +39,9 @@ KINDS: dict[str, Callable[[World], None]] = {
     "copies": _habits(replace(_RENAMES, copies=True)),
     "zombies": _habits(replace(_RENAMES, zombies=True)),
     "listing": _habits(replace(_RENAMES, while_listed=True)),
+    "named": partial(schedule.play, habits=ships.Habits(names=True)),
 }
-#: The same for faults that are known and open, with the finding of each. Nobody plays these unless
-#: they are named: move a line to ``KINDS`` when its fault is closed.
-OPEN: dict[str, Callable[[World], None]] = {
-    "named": partial(schedule.play, habits=ships.Habits(names=True)),  # C7
-}
-ALL = KINDS | OPEN
-#: Seeds that once failed, one a line: kind, number, and the fault. They are played first, but for
-#: those that say `open`.
+#: Seeds that once failed, one a line: kind, number, and the fault. They are played first.
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Share of the time that goes to each kind.
 _SHARES = {"lanes": 0.4} | dict.fromkeys([kind for kind in KINDS if kind != "lanes"], 0.06)
@@ -61,7 +55,7 @@ def main() -> int:
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="play this seed alone")
-    parser.add_argument("--kind", choices=ALL, help="play this kind alone")
+    parser.add_argument("--kind", choices=KINDS, help="play this kind alone")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--first", type=int, default=0, help="the first seed of each kind")
     parser.add_argument(
@@ -90,9 +84,9 @@ def main() -> int:
 
 
 def kept_seeds() -> list[tuple[str, int]]:
-    """Return kind and number of the seeds that once failed, without those of open faults."""
+    """Return kind and number of the seeds that once failed."""
     lines = [line.split() for line in KEPT.read_text().splitlines() if line[:1] not in ("", "#")]
-    return [(kind, int(seed)) for kind, seed, what, *_ in lines if what != "open"]
+    return [(kind, int(seed)) for kind, seed, *_ in lines]
 
 
 def _play_for(
@@ -145,7 +139,7 @@ def _broken(
     world = World(seed, keeps_log=bool(without), without=without)
     error: Exception | None = None
     try:
-        ALL[kind](world)
+        KINDS[kind](world)
     except Exception as raised:
         error = raised
     return error, [line for line in world.log or () if not any(word in line for word in _NOT_SHOWN)]
@@ -154,7 +148,7 @@ def _broken(
 def _show(kind: str, seed: int, without: Collection[str]) -> int:
     world, failed = World(seed, keeps_log=True, without=without), False
     try:
-        ALL[kind](world)
+        KINDS[kind](world)
     except Exception:
         failed = True
         traceback.print_exc(file=sys.stdout)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.mutants.design import ROOT
 from tests.mutants.table import MUTANTS
 from tests.mutants.trial import Mutant, TreeCopy
-from tests.sim.__main__ import ALL, KINDS
+from tests.sim.__main__ import KINDS
 from tests.sim.world import World
 
 _LEDGER, _NO_TEST = "The ledger's history", ""
@@ -138,7 +138,7 @@ def _play(seconds: float) -> int:
     come most often."""
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
     began = time.monotonic()
-    turns, seeds = (*["lanes"] * 20, *KINDS), dict.fromkeys(ALL, 0)
+    turns, seeds = (*["lanes"] * 20, *KINDS), dict.fromkeys(KINDS, 0)
     for played, kind in enumerate(itertools.cycle(turns)):
         number = seeds[kind]
         seeds[kind] += 1
@@ -146,7 +146,7 @@ def _play(seconds: float) -> int:
             print(f"SURVIVED {played} seeds")
             return 0
         try:
-            ALL[kind](World(number))
+            KINDS[kind](World(number))
         except Exception as error:
             text = " ".join(str(error).split())[:140]
             print(f"{kind} {number} after {played + 1} seeds: {type(error).__name__}: {text}")

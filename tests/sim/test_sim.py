@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException
 
 from shipper import runtime
 from tests.sim import clients, lanes, ships
-from tests.sim.__main__ import ALL, kept_seeds
+from tests.sim.__main__ import KINDS, kept_seeds
 from tests.sim.broker import Batch, SimCluster
 from tests.sim.primitives import installed
 from tests.sim.world import Process, Stuck, World
@@ -25,9 +25,9 @@ def test_a_seed_is_the_same_twice_whatever_was_played_before(kind) -> None:
     logs = []
     for before in ((), (3, 4)):
         for seed in before:
-            ALL[kind](World(seed))
+            KINDS[kind](World(seed))
         world = World(7, keeps_log=True)
-        ALL[kind](world)
+        KINDS[kind](world)
         logs.append(world.log)
     assert logs[0] == logs[1]
     assert len(logs[0]) > 10
@@ -35,7 +35,7 @@ def test_a_seed_is_the_same_twice_whatever_was_played_before(kind) -> None:
 
 @pytest.mark.parametrize(("kind", "seed"), kept_seeds())
 def test_no_seed_that_was_kept_breaks_a_promise(kind, seed) -> None:
-    ALL[kind](World(seed))
+    KINDS[kind](World(seed))
 
 
 @pytest.mark.parametrize("seed", range(12))

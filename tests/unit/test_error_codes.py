@@ -14,9 +14,16 @@ import shipper.shipments.index
 from shipper.error_codes import code_of, with_code, without_code
 from shipper.errors import (
     ClusterError,
+    ClusterRefuses,
     ConfigError,
     LedgerDamaged,
+    LedgerGone,
+    RecordUnshippable,
     ShipperError,
+    SourceError,
+    SourceUnreachable,
+    StepResultError,
+    Superseded,
     TopicMissing,
     UsageError,
     error_named,
@@ -143,3 +150,24 @@ def test_a_text_without_a_code_at_its_end_has_none(text: str) -> None:
 
 def test_one_sentence_of_an_error_keeps_its_code() -> None:
     assert one_sentence("It failed. Run again. [SHIP-601]") == "It failed. [SHIP-601]"
+
+
+@pytest.mark.parametrize(
+    ("error", "fails_again"),
+    [
+        (RecordUnshippable("no"), True),
+        (ClusterRefuses("no"), True),
+        (SourceError("no"), True),
+        (SourceUnreachable("no"), False),
+        (StepResultError("503 Slow Down", code="SHIP-005"), False),
+        (Superseded("taken over"), False),
+        (ClusterError("away"), False),
+        (LedgerGone.meanwhile("c", "t"), False),
+    ],
+)
+def test_only_what_is_wrong_with_the_data_or_the_cluster_keeps_later_runs_from_a_window(
+    error: ShipperError, fails_again: bool
+) -> None:
+    """C6: a blip of the results' folder, or a takeover, says nothing about the next run."""
+    assert error.fails_again == fails_again
+    assert not (error.retriable and error.fails_again)

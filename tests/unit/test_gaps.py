@@ -229,13 +229,13 @@ class TestNotAgain:
             cluster, window, path
         )
 
-    def ship(self, runs: Runs, window: Window, *, final: bool, late: Window | None = None) -> None:
+    def ship(self, runs: Runs, window: Window, *, again: bool, late: Window | None = None) -> None:
         runs.add(window)
         folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
         of_run = runs.common(window)
         folder.write(
             "ship.near",
-            ShipResult(cluster="near", status="failed", error="no", final=final, **of_run),
+            ShipResult(cluster="near", status="failed", error="no", fails_again=again, **of_run),
         )
         file = PlannedFile(
             path="a.log",
@@ -256,19 +256,19 @@ class TestNotAgain:
         assert self.ask(runs, hour(0)) is None
 
     def test_a_window_whose_ship_failed_for_good_on_that_cluster(self, runs: Runs) -> None:
-        self.ship(runs, hour(0), final=True)
+        self.ship(runs, hour(0), again=True)
         assert "would fail again" in (self.ask(runs, hour(0)) or "")
         assert self.ask(runs, hour(0), cluster="far") is None
         runs.add(hour(0), "near")
         assert self.ask(runs, hour(0)) is None
 
     def test_a_cluster_that_was_away_is_tried_again(self, runs: Runs) -> None:
-        self.ship(runs, hour(0), final=False)
+        self.ship(runs, hour(0), again=False)
         assert self.ask(runs, hour(0)) is None
 
     def test_a_late_file_that_failed_for_good_is_not_tried_each_hour(self, runs: Runs) -> None:
         runs.add(hour(0), "near")
-        self.ship(runs, hour(1), final=True, late=hour(0))
+        self.ship(runs, hour(1), again=True, late=hour(0))
         assert "looked back tried" in (self.ask(runs, hour(0)) or "")
         assert self.ask(runs, hour(0), path="b.log") is None
         runs.add(hour(0), "near")
