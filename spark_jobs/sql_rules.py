@@ -288,22 +288,35 @@ def _called(node: Node) -> str:
     return {"AggregateExpression": "it", "WindowExpression": "it"}.get(node.name, f"{node.name}:")
 
 
+#: Make a text of a time, by a pattern.
+_FROM_TIME = frozenset({"FromUnixTime", "DateFormatClass"})
+
+
 def _cast_of_clock_word(node: Node) -> bool:
     """Return True for a time that is made of a clock's word, or of a constant that is computed:
     only Spark's optimizer knows what that is."""
     if node.name == "Cast" and not str(node.fields["dataType"]).startswith(("date", "timestamp")):
         return False
     return node.name in _TO_TIME and any(
-        child.constant
-        and (
-            bool(child.children)
-            or (
-                child.fields["dataType"] == "string"
-                and _CLOCK_WORDS.match(str(child.fields["value"])) is not None
-            )
-        )
+        child.constant and (_CLOCK_WORDS.match(_text(child)) if _text(child) else _is_made(child))
         for child in node.children[:1]
     )
+
+
+def _text(node: Node) -> str:
+    """Return a literal's text; empty for any other node."""
+    is_text = node.name == "Literal" and node.fields["dataType"] == "string"
+    return str(node.fields["value"]) if is_text else ""
+
+
+def _is_made(node: Node) -> bool:
+    """Return True for a constant text that may be put together to any word. One that a pattern
+    makes of a time is none, unless the pattern quotes something."""
+    if node.name == "Literal":
+        return False
+    if node.name in _FROM_TIME:
+        return any("'" in _text(child) for child in node.children)
+    return True
 
 
 def _random_iv(node: Node) -> bool:

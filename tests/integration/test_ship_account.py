@@ -136,7 +136,7 @@ def refuse(*_: Any, **__: Any) -> Any:
 
 _LONG = [
     pytest.param(where, marks=pytest.mark.long)
-    for where in ("_check_that_all_is_there", "_next_scan", "_pending")
+    for where in ("_check_that_all_is_there", "_next_scan", "_decide")
 ]
 
 
@@ -144,15 +144,13 @@ _LONG = [
 def test_what_was_delivered_before_an_error_is_accounted_for(
     ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    pending, calls = ship_step.ClusterShip._pending, []
+    decide, calls = ship_step.ClusterShip._decide, []
 
     def second_time(self: Any, *arguments: Any) -> Any:
         calls.append(1)
-        return pending(self, *arguments) if len(calls) == 1 else refuse()
+        return decide(self, *arguments) if len(calls) == 1 else refuse()
 
-    monkeypatch.setattr(
-        ship_step.ClusterShip, where, second_time if where == "_pending" else refuse
-    )
+    monkeypatch.setattr(ship_step.ClusterShip, where, second_time if where == "_decide" else refuse)
     result = ship.run()
     assert (result.status, result.error, result.final) == (
         "failed",
