@@ -8,6 +8,7 @@ order: the first rule that holds counts. docs/understand/files.md is made of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -605,6 +606,21 @@ def decide(
     return found
 
 
+#: What rotation puts behind a name: a number or a date, and what packs it.
+_ROTATED = re.compile(r"(.+?)(?:[-._]\d[\d._T-]*|\.(?:gz|bz2|zst|lz4|snappy|deflate))")
+
+
+def rotated_from(path: str) -> list[str]:
+    """Return the paths from which rotation may have moved a file: of ``app.log.2.gz``,
+    ``app.log.2`` and ``app.log``."""
+    found = list[str]()
+    folder, _, name = path.rpartition("/")
+    while rotated := _ROTATED.fullmatch(name):
+        name = rotated[1]
+        found.append(f"{folder}/{name}")
+    return found
+
+
 Distance = tuple[bool, bool, int, int, FileId]
 
 
@@ -625,9 +641,8 @@ def _matches(looked: Mapping[FileId, LookedInto], policy: Policy) -> dict[FileId
             if content is None or beginning is None or beginning.sum != content:
                 continue
             elsewhere = original.file.path != file.path
-            if not beginning.whole and (
-                not policy.appends or (elsewhere and content.length < HEAD_BYTES)
-            ):
+            proves = content.length >= HEAD_BYTES or original.file.path in rotated_from(file.path)
+            if not beginning.whole and (not policy.appends or (elsewhere and not proves)):
                 continue  # a header, or a banner, proves nothing
             order = elsewhere, not beginning.whole, distance(original.file, file)
             pairs.append((order, file, Match(original, beginning)))

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shipper.driver.context import RunContext
-from shipper.driver.decide import Beginning, LookedInto, Original, distance
+from shipper.driver.decide import Beginning, LookedInto, Original, distance, rotated_from
 from shipper.driver.engine import FoundFile, ToSum
 from shipper.driver.formats import PLAIN
 from shipper.driver.recreated import judge
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
+from shipper.ledger.heads import HEAD_BYTES, length_of
 from shipper.ledger.log import LedgerQuestion, ask_heads, ask_state
 from shipper.ledger.sums import ByteSum
 from shipper.report.plan_result import KnownBeginning, PlannedFile
@@ -63,6 +64,16 @@ def look_into(
     if source.on_renamed == "recognise":
         begin_alike = ask(ask_heads({file.head for file in new})).found
     nearest = {head: _Nearest(files) for head, files in begin_alike.items()}
+    # A file that was short when it was shipped has another head by now.
+    before = (
+        {file.id: rotated_from(file.path) for file in new}
+        if source.on_renamed == "recognise"
+        else {}
+    )
+    known = {file.path for file in files}
+    if more := {path for paths in before.values() for path in paths} - known:
+        chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
+        known |= more
     may_be = {
         file.id: [
             *(
@@ -70,12 +81,18 @@ def look_into(
                 for one in sorted(chunks.files_of_path.get(file.path, ()))
                 if one != file.id and source.on_replaced in ("fail", "continue")
             ),
+            *(
+                one
+                for path in before.get(file.id, ())
+                for one in chunks.files_of_path.get(path, ())
+                if 0 < length_of(chunks.heads.get(one, "")) < HEAD_BYTES
+            ),
             *(nearest[file.head].to(file) if file.head in nearest else ()),
         ]
         for file in new
     }
     paths = {one.path for ones in may_be.values() for one in ones}
-    if more := paths - {file.path for file in files}:
+    if more := paths - known:
         chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
     there = context.engine.look_for(sorted(paths)) if paths else {}
     originals = {

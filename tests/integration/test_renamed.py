@@ -234,6 +234,19 @@ def test_a_file_that_has_grown_is_called_that_and_nothing_is_sent(world: World) 
     assert world.read() == lines_of(first, first, b"more\n", b"another\n")
 
 
+def test_a_short_log_that_grew_before_it_was_rotated_goes_on(world: World) -> None:
+    """It had less than a head, so only its name says where it was."""
+    world.write_pipeline(source={**_SMALL_SPLITS, "on_replaced": "continue"})
+    short, more = b"one line\n", log_lines("more", 50)
+    world.write_log("app.log", short)
+    world.report()
+    pack(renamed(world.write_log("app.log", short + more), "app.log.1"))
+    world.write_log("app.log", b"another\n")
+    report = world.report()
+    assert (recognised(report), sent(report)) == ([("app.log", "app.log.1.gz", False)], 51)
+    assert world.read() == lines_of(short, more, b"another\n")
+
+
 def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(
     world: World,
 ) -> None:

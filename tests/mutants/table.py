@@ -507,8 +507,8 @@ MUTANTS = (
         "header-proves",
         _RENAMED,
         "shipper/driver/decide.py",
-        "or (elsewhere and content.length < HEAD_BYTES)",
-        "",
+        "proves = content.length >= HEAD_BYTES or original.file.path in rotated_from(file.path)",
+        "proves = True",
         "tests/unit/test_decide.py::test_a_header_says_nothing_of_a_longer_file_at_another_path",
     ),
     Mutant(

@@ -171,6 +171,9 @@ def test_a_header_says_nothing_of_a_longer_file_at_another_path() -> None:
     for policy in ("fail", "continue"):
         assert rule_of(later, chunks, looked, {"on_replaced": policy}) == "new"
     assert rule_of(own, chunks, looked, {"on_replaced": "continue"}) == "grown"
+    for name in ("06.csv.1", "06.csv-20261127", "06.csv.2.gz"):
+        rotated = later._replace(path=f"/logs/{name}")
+        assert rule_of(rotated, chunks, looked, {"on_replaced": "continue"}) == "grown", name
     assert rule_of(later, chunks, like(short, content=header), {}) == "same"
 
 

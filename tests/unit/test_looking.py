@@ -114,6 +114,18 @@ def test_what_the_pipeline_does_not_want_is_not_looked_for() -> None:
     assert looked(topic, Source(), planned("/logs/new.log", problem="denied")) == {}
 
 
+def test_a_short_file_is_looked_for_where_rotation_has_taken_it_from() -> None:
+    """It had grown before it was rotated, so it begins with more than it had."""
+    short, topic = FileId("/logs/app.log", 20, 5), MemoryLog()
+    append(topic, short, head=f"20:{'b' * 16}", sum="20:0000000100000002", read=20)
+    append(topic, short._replace(path="/logs/app"), head=f"20:{'b' * 16}", end=False, sum=None)
+    for name in ("app.log.1", "app.log-20261127.gz"):
+        new = planned(f"/logs/{name}", 900)
+        assert originals(looked(topic, Source(), new), new) == [("/logs/app.log", True)]
+    other = planned("/logs/other.log.1", 900)
+    assert originals(looked(topic, Source(), other), other) == []
+
+
 def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> None:
     topic, source = topic_with(OLD, OLD._replace(path="/logs/b.log")), Source()
     append(topic, OLD._replace(path="/logs/c.log", size_bytes=9), sum="9:0000000100000002", read=9)
