@@ -61,22 +61,22 @@ class LaneHistory(ships.History):
         pipeline = ships.pipeline_of(ships.Run("any"), self.names)
         ledger = LedgerLog(ClusterClient(cluster), cluster, "sim", patience=patience_of(pipeline))
         settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
+        files = [  # as a plan lists them: what comes later is a later run's
+            PlannedFile(
+                path=path, uri=path, size_bytes=file.size_bytes,
+                modified_ms=file.modified_ms, splits=1, format="plain",
+            )
+            for path, file in self.source.files.items()
+        ]  # fmt: skip
         held = HeldLease(ledger, run.name, 5, 40, self.world.tell)
         # Safety rests on fencing alone: some histories go without leases, as the model does.
         with nullcontext() if self._no_leases and self._hurts else held as lease:
             taken = take_over(
-                ledger, settings, "one", run.name, run.tasks, run.lanes, list(self.source.files),
-                lease=lease,
+                ledger, settings, "one", run.name, run.tasks, run.lanes,
+                [file.path for file in files], lease=lease,
             )  # fmt: skip
             if lease:
                 lease.generation = taken.generation
-            files = [
-                PlannedFile(
-                    path=path, uri=path, size_bytes=file.size_bytes,
-                    modified_ms=file.modified_ms, splits=1, format="plain",
-                )
-                for path, file in self.source.files.items()
-            ]  # fmt: skip
             splits = {}
             for file in files:
                 starts = split_starts(file.path, file.size_bytes, SPLIT_BYTES)
