@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import fnmatch
 from codecs import BOM_UTF8
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from shipper import runtime
 from shipper.config.formats import TABLES
@@ -52,6 +52,10 @@ _REQUESTS = {
 _MOST_UNFINISHED = 1_000
 #: Py4J hands a number to Java as a long if it needs one.
 _ALWAYS_MS = 2**62
+
+
+File = TypeVar("File")
+Answer = TypeVar("Answer")
 
 
 class _Unread(NamedTuple):
@@ -272,17 +276,7 @@ def sum_up(hadoop: Hadoop, files: Sequence[ToSum], source: Source) -> list[Mappi
     """Read the beginnings of files' content, of the given lengths: of tables, of the bytes as they
     are stored. Note why a file cannot be read. A file system that does not answer is asked again
     for `source.wait`."""
-    found, patience = _ask_sums(hadoop, files), _Patience(source.wait_seconds)
-    while silent := [
-        (index, one.why)
-        for index, one in enumerate(found)
-        if isinstance(one, _Unread) and one.silent
-    ]:
-        if not patience.waits(silent[0][1]):
-            break
-        again = _ask_sums(hadoop, [files[index] for index, _ in silent])
-        for (index, _), one in zip(silent, again, strict=True):
-            found[index] = one
+    found = _ask_patiently(files, source, lambda some: _ask_sums(hadoop, some))
     sums = list[Mapping[int, Beginning]]()
     for (file, _), one in zip(files, found, strict=True):
         if isinstance(one, _Unread):
@@ -407,18 +401,27 @@ def _heads(
     """Return the first ``count`` bytes of each file's content (of its bytes as stored with
     ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not. A file system
     that does not answer is asked again for `source.wait`."""
-    heads, patience = _ask_heads(hadoop, files, count, format), _Patience(source.wait_seconds)
+    return _ask_patiently(files, source, lambda some: _ask_heads(hadoop, some, count, format))
+
+
+def _ask_patiently(
+    files: Sequence[File],
+    source: Source,
+    ask: Callable[[Sequence[File]], list[Answer | _Unread]],
+) -> list[Answer | _Unread]:
+    """Ask about files; about those whose file system does not answer, again for `source.wait`."""
+    found, patience = ask(files), _Patience(source.wait_seconds)
     while silent := [
-        (index, head.why)
-        for index, head in enumerate(heads)
-        if isinstance(head, _Unread) and head.silent
+        (index, one.why)
+        for index, one in enumerate(found)
+        if isinstance(one, _Unread) and one.silent
     ]:
         if not patience.waits(silent[0][1]):
             break
-        again = [files[index] for index, _ in silent]
-        for (index, _), head in zip(silent, _ask_heads(hadoop, again, count, format), strict=True):
-            heads[index] = head
-    return heads
+        again = ask([files[index] for index, _ in silent])
+        for (index, _), one in zip(silent, again, strict=True):
+            found[index] = one
+    return found
 
 
 def _ask_heads(

@@ -1,5 +1,5 @@
-"""What a run does about each file of its window on one cluster. Pure: facts about the source, what
-the ledger says, and the pipeline's policy go in, a decision for each file comes out.
+"""Deciding what a run does about each file of its window on one cluster. Pure: facts about the
+source, what the ledger says, and the pipeline's policy go in, a decision for each file comes out.
 
 The ship decides, with a deciding read of the ledger after the takeover. The plan asks the same with
 a look, for people, and to know whether anything is left. :data:`RULES` is the whole decision, in
@@ -28,7 +28,7 @@ the window's own files, the run stops; a late one is left out."""
 
 
 class Beginning(NamedTuple):
-    """So many first bytes of a file's content."""
+    """Sum of the first bytes of a file's content, up to a given length."""
 
     sum: ByteSum
     ends_line: bool
@@ -47,8 +47,8 @@ class Original(NamedTuple):
 
 @dataclass(frozen=True)
 class LookedInto:
-    """What the source says of a file that the ledger does not know. Of any other such file nobody
-    has asked."""
+    """Facts from the source about a file that the ledger does not know. Of any other such file
+    nobody has asked."""
 
     head: str
     originals: tuple[Original, ...] = ()
@@ -60,10 +60,10 @@ class LookedInto:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the pipeline and the run's request say."""
+    """Choices of the pipeline and of the run's request."""
 
     digest: str
-    """Of the transform."""
+    """Digest of the transform."""
     spark: str | None = None
     """Spark's minor version, if it reads records; None: no expression looks at one."""
     on_replaced: OnReplaced = "fail"

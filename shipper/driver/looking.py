@@ -35,10 +35,10 @@ Ask = Callable[[LedgerQuestion[Any]], Any]
 
 @dataclass
 class Looking:
-    """What is known of files for a decision."""
+    """Holds what is known of files for a decision."""
 
     chunks: Chunks
-    """What the ledger has of them, and of their originals."""
+    """The part that the ledger knows, of the files and of their originals."""
     looked: Mapping[FileId, LookedInto] = field(default_factory=dict)
 
 
@@ -71,9 +71,13 @@ def look_into(
         else {}
     )
     known = {file.path for file in files}
-    if more := {path for paths in before.values() for path in paths} - known:
-        chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
-        known |= more
+
+    def read(paths: set[str]) -> None:
+        if more := paths - known:
+            chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
+            known.update(more)
+
+    read({path for paths in before.values() for path in paths})
     may_be = {
         file.id: [
             *(
@@ -92,8 +96,7 @@ def look_into(
         for file in new
     }
     paths = {one.path for ones in may_be.values() for one in ones}
-    if more := paths - known:
-        chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
+    read(paths)
     there = context.engine.look_for(sorted(paths)) if paths else {}
     originals = {
         file.id: [

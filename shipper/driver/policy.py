@@ -1,4 +1,4 @@
-"""What the pipeline and the run's request say to the decision about each file."""
+"""Making the policy for the decision about each file, from the pipeline and the run's request."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class ClusterShip:
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._looked: Mapping[FileId, LookedInto] = {}
-        """What the source says of files that the ledger did not know."""
+        """Facts from the source about files that the ledger did not know."""
         self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}

@@ -95,11 +95,7 @@ def window_state(
 ) -> WindowState | None:
     """Return the state of ``window``; None if no run has a say. ``records``: of one cluster, in
     their order. ``due``: when the window had to be there, if that was said."""
-    fold = _Fold(window)
-    for record in records:
-        if record.since < window.end and window.start < record.window_end:
-            fold.add(record)
-    return fold.result(due)
+    return _folded(window, records).result(due)
 
 
 Stretch = tuple[dt.datetime, dt.datetime]
@@ -269,11 +265,15 @@ def _covers(stretches: Iterable[Stretch], window: Window) -> bool:
 
 def left_in(window: Window, records: Iterable[WindowRecord]) -> list[Uncovered]:
     """Return the files of ``window`` that are not on the cluster, as far as runs know."""
+    return _folded(window, records).left
+
+
+def _folded(window: Window, records: Iterable[WindowRecord]) -> _Fold:
     fold = _Fold(window)
     for record in records:
         if record.since < window.end and window.start < record.window_end:
             fold.add(record)
-    return fold.left
+    return fold
 
 
 def _within(note: Uncovered, stretch: Stretch) -> bool:
