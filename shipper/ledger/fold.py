@@ -5,11 +5,11 @@ Only the latest record of a key counts, whether compaction has removed the earli
 So it makes no difference whether records come from the topic, from a snapshot that holds the latest
 of each key, or in part from either.
 
-A split of n lines is complete if its end is known and the counts of its chunks add up to n. A file
-is complete if all its splits are, and if the bytes that they account for are the file's:
-:meth:`Chunks.standing` is the only place that says so. Which topic a record goes to is decided by
-the transform, so an ordinal counts for the one topic that has it and is never missed by another.
-Dropped lines count in chunks that have no topic.
+A split of n lines is complete if its end is known and the counts of its chunks, no two of which
+share an ordinal and a topic, add up to n. A file is complete if all its splits are, and if the
+bytes that they account for are the file's: :meth:`Chunks.standing` is the only place that says so.
+Which topic a record goes to is decided by the transform, so an ordinal counts for the one topic
+that has it and is never missed by another. Dropped lines count in chunks that have no topic.
 
 What goes to quarantine is not decided by the transform alone: a topic's limit may be raised between
 two runs, a check made stricter. So there the ledger has every ordinal: a chunk of a quarantine
@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
 from shipper.ledger.control import Control
-from shipper.ledger.intervals import Interval, decode_ordinals
+from shipper.ledger.intervals import Interval, IntervalSet, decode_ordinals
 from shipper.ledger.records import (
     Alias,
     AliasKey,
@@ -67,6 +67,7 @@ class SplitState:
     """Ledger's state of one split."""
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
+    """In the order of the log."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None
@@ -76,9 +77,31 @@ class SplitState:
     """Sum of the split's content; None: not known."""
 
     @property
+    def counted(self) -> dict[ChunkOfSplit, ChunkValue]:
+        """Chunks without those that share ordinals with an earlier one of their topic. At least
+        once, an earlier run that nobody could fence may commit such a chunk: its records are on the
+        cluster twice, and how many of them no other chunk has, nobody knows."""
+        reached: dict[str, int] = {}
+        for of in sorted(self.chunks):
+            if of.first < reached.get(of.topic, 0):
+                return self._without_overlaps()
+            reached[of.topic] = self.chunks[of].last
+        return self.chunks
+
+    def _without_overlaps(self) -> dict[ChunkOfSplit, ChunkValue]:
+        known, found = dict[str, IntervalSet](), dict[ChunkOfSplit, ChunkValue]()
+        for of, chunk in self.chunks.items():
+            there, parts = known.setdefault(of.topic, IntervalSet()), covered(of.first, chunk)
+            if all(there.gaps(*part) == [part] for part in parts):
+                found[of] = chunk
+                for part in parts:
+                    there.add(*part)
+        return found
+
+    @property
     def lines(self) -> int:
         """Accounted for: on the cluster, or dropped."""
-        return sum(chunk.records for chunk in self.chunks.values())
+        return sum(chunk.records for chunk in self.counted.values())
 
     @property
     def topics(self) -> set[str]:
@@ -89,7 +112,7 @@ class SplitState:
     @property
     def records(self) -> int:
         """Records on the cluster, in quarantine topics too."""
-        return sum(chunk.records for of, chunk in self.chunks.items() if of.topic)
+        return sum(chunk.records for of, chunk in self.counted.items() if of.topic)
 
     @property
     def complete(self) -> bool:
@@ -99,7 +122,7 @@ class SplitState:
         """Return the intervals in which every record of ``topic`` is on the cluster."""
         return [
             run
-            for of, chunk in self.chunks.items()
+            for of, chunk in self.counted.items()
             if of.topic == topic
             for run in covered(of.first, chunk)
         ]
@@ -236,7 +259,9 @@ class Chunks:
         if (state := self.splits.get(key.split)) is None:
             state = self.splits[key.split] = SplitState()
             self.starts.setdefault(file, []).append(key.split.start)
-        state.chunks[ChunkOfSplit(key.first, key.topic)] = value
+        of = ChunkOfSplit(key.first, key.topic)
+        state.chunks.pop(of, None)  # the order is that of the log
+        state.chunks[of] = value
         if at_ms is not None:
             self.committed_ms[file] = max(at_ms, self.committed_ms.get(file, at_ms))
         if value.end:
@@ -362,7 +387,7 @@ class Chunks:
             if (alias := self.aliases.get(file)) is not None and alias.whole:
                 found.update(alias.records)
             for state in self.states(file):
-                for of, chunk in state.chunks.items():
+                for of, chunk in state.counted.items():
                     if chunk.records and of.topic:
                         found[of.topic] += chunk.records
         return found

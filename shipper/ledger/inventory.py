@@ -14,8 +14,10 @@ from typing import Literal
 from shipper.config.units import plural
 from shipper.ledger.codec import peek_key
 from shipper.ledger.fold import (
+    ChunkOfSplit,
     Chunks,
     LedgerRecords,
+    SplitState,
     bytes_fit,
     covered,
     invalidations_in,
@@ -147,15 +149,15 @@ def figures(
             found.topics.update(alias.records)
         for state in chunks.states(file):
             of_file.lines += state.end or 0
+            for of, value in state.counted.items():
+                (of_file.shipped if value.reasons is None else of_file.quarantined).add(
+                    of.topic, value
+                )
+                if value.records and of.topic:
+                    found.topics[of.topic] += value.records
             for of, value in state.chunks.items():
                 topic = of.topic
-                (of_file.shipped if value.reasons is None else of_file.quarantined).add(
-                    topic, value
-                )
-                if not value.records or not topic:
-                    continue
-                found.topics[topic] += value.records
-                if value.generation in generations:
+                if value.records and topic and value.generation in generations:
                     of_file.sent.setdefault(topic, Tally()).add(topic, value)
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(
                         topic, value
@@ -328,7 +330,9 @@ def _findings_of_cut(
 def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
     """Yield findings about one split."""
     ends = sorted({entry.value.last for entry in of_split if entry.value.end})
-    records = sum(entry.value.records for entry in of_split)
+    records = SplitState(
+        {ChunkOfSplit(one.key.first, one.key.topic): one.value for one in of_split}
+    ).lines
     if len(ends) > 1:
         yield _wrong("ends", where, f"it ends after record {_some(ends)}: only one can be right")
     yield from _overlaps(where, of_split)

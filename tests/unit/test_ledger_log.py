@@ -186,9 +186,28 @@ class TestNotUsingASnapshot:
             None, records, opened().origin(), log.end_offset("t", CONTROL), 1, []
         )
         found, said = self.lose(log, opened, caplog)
-        assert found == {"a"}
-        assert "the ledger does not name it" in said
+        assert (found, said) == ({"a"}, ""), "the one before serves"
         assert opened().look(CONTROL_NOW).generation == -1
+
+    def test_a_snapshot_whose_writer_was_killed_before_it_named_it_leaves_the_one_before(
+        self, log, opened, tmp_path
+    ):
+        """Whoever asks, and whatever is asked first."""
+        of = [f"{n:05}" for n in range(3)]
+        log.append("t", CHUNKS, [chunk(path, head=head_of(path.encode())) for path in of])
+        first = opened().keep_snapshot(longer_than=0)
+        ship(log, "d")
+        killed = opened()
+        killed.write_control = lambda records: None
+        killed.keep_snapshot(longer_than=0)
+        log.reads = 0
+        asked = opened()
+        assert asked.look(ask_heads({head_of(b"00001")}), 1).found.keys() == {head_of(b"00001")}
+        assert asked.look(ask_state(), 1).chunks_end == 4
+        assert asked.snapshot() == first
+        assert log.reads <= 6, "what came after it, for each question"
+        assert paths_of(asked.look(ask_state(), 1)) == {*of, "d"}
+        assert asked.keep_snapshot(longer_than=0).records == 4
 
     def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
         ship(log, "a")
@@ -280,7 +299,10 @@ class TestInventory:
     @pytest.mark.parametrize(
         ("records", "kinds"),
         [
-            ([chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)], {"overlap"}),
+            (
+                [chunk("a", 0, last=10, end=False), chunk("a", 5, last=15, records=5)],
+                {"overlap", "gap"},
+            ),
             ([chunk("a", 0, last=10), chunk("a", 0, topic="u", last=10)], {"count"}),
             ([chunk("a", 0, records=11, last=10, end=False)], {"count", "gap"}),
             ([chunk("a", 0, last=10), chunk("a", 10, last=20)], {"ends"}),
