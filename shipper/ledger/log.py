@@ -201,8 +201,9 @@ class LedgerLog:
         self._lock = runtime.Lock()
         self._ends_lock = runtime.Lock()
         self._looked_for_snapshot = False
-        self._snapshot: Manifest | None = None
-        self._snapshot_sha256 = ""
+        self._snapshot: StoredManifest | None = None
+        self._unusable: dict[str, str] = {}
+        """Name of a snapshot's manifest → reason why it cannot be used."""
         self._control: Control | None = None
         self._control_from = control_from
         self._control_end = 0
@@ -429,16 +430,16 @@ class LedgerLog:
         """
         with self._lock:
             records = None
-            if self._control is None:
-                snapshot = self._find_snapshot()
-                records = self._read_control(
-                    max(self._control_from, snapshot.control_end if snapshot else 0)
-                )
-                if snapshot and not self._names(records):
-                    self._give_up_snapshot(_NOT_NAMED)
-                    snapshot, records = None, self._read_control(0)
+            while self._control is None:
+                stored = self._find_snapshot()
+                snapshot = stored.manifest if stored else None
+                end = max(self._control_from, snapshot.control_end if snapshot else 0)
+                records = self._read_control(end)
+                if stored and not self._names(records, stored):
+                    self._pass_over(stored, _NOT_NAMED)
+                    continue
                 self._control = Control(self.pipeline).feed(snapshot.standing if snapshot else ())
-                self._control_end = max(self._control_from, snapshot.control_end if snapshot else 0)
+                self._control_end = end
             records = self._read_control(self._control_end) if records is None else records
             self._control.feed(records)
             self._control_end = _end_of(records, self._control_end)
@@ -454,26 +455,37 @@ class LedgerLog:
         self, paths: Collection[str] | None, wait_seconds: float | None
     ) -> LedgerRecords:
         wanted = None if paths is None else frozenset(paths)
-        snapshot = self.snapshot()
-        try:
-            return self._records(snapshot, wanted, wait_seconds)
-        except SnapshotUnusable as why:
-            self._forget_snapshot(str(why))
-            return self._records(None, wanted, wait_seconds)
+        return self._from_snapshot(lambda stored: self._records(stored, wanted, wait_seconds))
+
+    def _from_snapshot(self, read: Callable[[StoredManifest | None], T]) -> T:
+        """Read with the latest snapshot that turns out to be usable, or with none."""
+        while True:
+            with self._lock:
+                stored = self._find_snapshot()
+            try:
+                return read(stored)
+            except SnapshotUnusable as why:
+                if stored is None:
+                    raise
+                with self._lock:
+                    self._pass_over(stored, str(why))
 
     def _records(
-        self, snapshot: Manifest | None, paths: frozenset[str] | None, wait_seconds: float | None
+        self,
+        stored: StoredManifest | None,
+        paths: frozenset[str] | None,
+        wait_seconds: float | None,
     ) -> LedgerRecords:
-        control = Control(self.pipeline)
+        control, snapshot = Control(self.pipeline), stored.manifest if stored else None
         control_end = snapshot.control_end if snapshot else 0
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
         with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
             records = self._read_control(control_end)
-            if snapshot and self._folder:
-                if not self._names(records):
+            if stored:
+                if not self._names(records, stored):
                     raise SnapshotUnusable(_NOT_NAMED)
-                control.feed(snapshot.standing)
+                control.feed(stored.manifest.standing)
             control.feed(records)
             self._refuse(control.damaged, control)
             roots = Roots.of(self.root, control.sources, self._formerly)
@@ -495,19 +507,26 @@ class LedgerLog:
     def _heads(self, wanted: Collection[str], wait_seconds: float | None) -> Heads:
         """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and
         archive it has."""
-        snapshot, archive_key = self.snapshot(), encode_archive_key(self.pipeline)
+        # With this, the snapshot is one that the ledger names.
         roots = Roots.of(self.root, self._control_now().sources, self._formerly)
-        found = Heads(self.pipeline, wanted, roots)
+        return self._from_snapshot(
+            lambda stored: self._heads_from(
+                stored.manifest if stored else None,
+                Heads(self.pipeline, wanted, roots),
+                wait_seconds,
+            )
+        )
+
+    def _heads_from(
+        self, snapshot: Manifest | None, found: Heads, wait_seconds: float | None
+    ) -> Heads:
+        archive_key = encode_archive_key(self.pipeline)
         archive: LogRecord | None = None
         if snapshot and self._folder:
             archive = next(
                 (record for record in snapshot.standing if record.key == archive_key), None
             )
-            try:
-                found.feed(self._folder.snapshots.beginning_like(snapshot, found))
-            except SnapshotUnusable as why:
-                self._forget_snapshot(str(why))
-                return self._heads(wanted, wait_seconds)
+            found.feed(self._folder.snapshots.beginning_like(snapshot, found))
         found.end = snapshot.chunks_end if snapshot else 0
         for batch in self._batches(CHUNKS, found.end, wait_seconds):
             found.feed(batch)
@@ -524,7 +543,8 @@ class LedgerLog:
         """Return the snapshot with which reading begins; None: reading begins at the topic's first
         record."""
         with self._lock:
-            return self._find_snapshot()
+            stored = self._find_snapshot()
+        return stored.manifest if stored else None
 
     def _read_control(self, start: int) -> list[LogRecord]:
         return self._read(CONTROL, start, _CONTROL_SECONDS)
@@ -582,8 +602,9 @@ class LedgerLog:
                 code="SHIP-504",
             ) from why
 
-    def _find_snapshot(self) -> Manifest | None:
-        """Return the latest snapshot of this very topic; looked for once."""
+    def _find_snapshot(self) -> StoredManifest | None:
+        """Return the latest snapshot of this very topic, as far as is known; looked for once, and
+        again when it turned out to be unusable."""
         if self._looked_for_snapshot or self._folder is None:
             return self._snapshot
         self._looked_for_snapshot = True
@@ -591,39 +612,34 @@ class LedgerLog:
             return None
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
-        found, passed_over = self._folder.snapshots.newest(
-            lambda found: _mismatch(found, origin, facts), facts.topic_id
+        self._snapshot, passed_over = self._folder.snapshots.newest(
+            lambda name, found: self._unusable.get(name) or _mismatch(found, origin, facts),
+            facts.topic_id,
         )
-        if found:
-            self._snapshot, self._snapshot_sha256 = found.manifest, found.sha256
         for reason in passed_over:
             log.info("snapshot not used: %s", reason)
         if passed_over and self._snapshot is None:
-            self._give_up_snapshot(passed_over[0])
+            log.warning(
+                "the ledger of %s is read whole, since its snapshot cannot be used: %s",
+                self.pipeline,
+                passed_over[0],
+            )
         return self._snapshot
 
-    def _forget_snapshot(self, why: str) -> None:
-        with self._lock:
-            self._give_up_snapshot(why)
+    def _pass_over(self, stored: StoredManifest, why: str) -> None:
+        """Use the next older snapshot from now on."""
+        self._unusable[stored.name] = why
+        if self._snapshot is stored:
+            self._snapshot, self._looked_for_snapshot = None, False
 
-    def _give_up_snapshot(self, why: str) -> None:
-        log.warning(
-            "the ledger of %s is read whole, since its snapshot cannot be used: %s",
-            self.pipeline,
-            why,
-        )
-        self._snapshot = None
-
-    def _names(self, control: Iterable[LogRecord]) -> bool:
+    def _names(self, control: Iterable[LogRecord], stored: StoredManifest) -> bool:
         """Return True if the records after the snapshot in the control partition name it. A writer
         beside the runs may not be able to write there."""
         for record in control:
             if names_snapshot(record):
                 with suppress(LedgerDamaged):
                     match decode(self.pipeline, record):
-                        case (None, NamedSnapshot() as named) if (
-                            named.sha256 == self._snapshot_sha256
-                        ):
+                        case (None, NamedSnapshot() as named) if named.sha256 == stored.sha256:
                             return True
         return False
 
@@ -659,28 +675,28 @@ class LedgerLog:
         if not facts.topic_id or tail <= longer_than:
             return None
         with self._named():
-            try:
-                written = self._advance(self._folder, base, origin)
-            except SnapshotUnusable as why:
-                self._forget_snapshot(str(why))
-                written = self._advance(self._folder, None, origin)
+            written = self._from_snapshot(lambda stored: self._advance(stored, origin, facts))
         self.write_control(
             [encode_named_snapshot(self.pipeline, NamedSnapshot(written.name, written.sha256))]
         )
         with self._lock:
-            self._snapshot, self._snapshot_sha256 = written.manifest, written.sha256
+            self._snapshot = written
         self._folder.snapshots.clean_up(origin.topic_id)
         return written.manifest
 
     def _advance(
-        self, folder: LedgerFolder, base: Manifest | None, origin: Origin
+        self, stored: StoredManifest | None, origin: Origin, facts: LogFacts
     ) -> StoredManifest:
-        """Write ``base`` with the tail on top. Stops at the first open transaction: later records
-        are not decided yet."""
+        """Write the snapshot ``stored`` with the tail on top. Stops at the first open transaction:
+        later records are not decided yet. Raises SnapshotUnusable."""
+        assert self._folder is not None
+        folder, base = self._folder, stored.manifest if stored else None
         before = base.standing if base else ()
         control_end = base.control_end if base else 0
+        if base and (why := _mismatch(base, origin, facts)):
+            raise SnapshotUnusable(why)
         records = self._read_control(control_end)
-        if base and not self._names(records):
+        if stored and not self._names(records, stored):
             raise SnapshotUnusable(_NOT_NAMED)
         control_end = _end_of(records, control_end)
         control = Control(self.pipeline).feed(before).feed(records)

@@ -258,9 +258,9 @@ class RecordStore:
         self._pipeline = pipeline
         self._durable = durable
 
-    def newest(self, fits: Callable[[Manifest], str | None], topic_id: str = "") -> Newest:
-        """Return the latest manifest that is whole and to which ``fits`` has no objection. Those of
-        the topic ``topic_id`` come before others."""
+    def newest(self, fits: Callable[[str, Manifest], str | None], topic_id: str = "") -> Newest:
+        """Return the latest manifest that is whole and to which, by its name, ``fits`` has no
+        objection. Those of the topic ``topic_id`` come before others."""
         passed_over: list[str] = []
         try:
             names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
@@ -273,7 +273,7 @@ class RecordStore:
             except SnapshotUnusable as why:
                 passed_over.append(f"{self.uri}/{name}: {why}")
                 continue
-            if reason := fits(manifest):
+            if reason := fits(name, manifest):
                 passed_over.append(f"{self.uri}/{name}: {reason}")
                 continue
             return Newest(StoredManifest(name, sha256(data), manifest), passed_over)
