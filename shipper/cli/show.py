@@ -133,11 +133,14 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
     """Write the reports that killed runs of the pipeline owe, and say where they lie."""
     from shipper.driver.killed import report_killed
 
-    for report in report_killed(config, pipeline):
-        window = Window(report.window_start, report.window_end)
+    for run in report_killed(config, pipeline):
+        now = (
+            f"Its report was written now: {run.report.page}"
+            if run.report
+            else f"It cannot be written now ({run.why}). The next command tries again."
+        )
         err.say(
-            f"Run {report.run_id} of window {window} was killed and wrote no report. Its report "
-            f"was written now: {report.page}",
+            f"Run {run.run_id} of window {run.window} was killed and wrote no report. {now}",
             "yellow",
         )
 

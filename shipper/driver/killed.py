@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import DEVNULL
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,10 +24,10 @@ from shipper.errors import ShipperError
 from shipper.processes import ProcessId
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.runner import REPORT, Job, run_job
+from shipper.runner import REPORT, Job, how_it_ended, run_job
 from shipper.shipments.feed import index_path
 from shipper.whole_files import write_whole
-from shipper.windows.window import parse_window
+from shipper.windows.window import Window, parse_window
 
 
 class _Note(BaseModel):
@@ -69,29 +71,44 @@ def noted(context: RunContext) -> Iterator[None]:
                 note.unlink()
 
 
-def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[RunReport]:
-    """Write the report of each run of the pipeline that was killed on this machine, and
-    return it."""
+class KilledRun(NamedTuple):
+    """Run that was killed on this machine and left no report."""
+
+    run_id: str
+    window: Window
+    report: RunReport | None
+    """Report that was written now; None: it could not be, and the next command tries again."""
+    why: str = ""
+
+
+def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[KilledRun]:
+    """Write the report of each run of the pipeline that was killed on this machine."""
     with contextlib.suppress(OSError, ShipperError):
         for path in sorted(_notes(config_dir, pipeline.name).glob("*.json")):
-            with contextlib.suppress(OSError, ShipperError, ValidationError):
+            with contextlib.suppress(OSError, ValidationError):
                 note = _Note.model_validate_json(path.read_text())
-                if note.may_run():
-                    continue
-                window, run_id = parse_window(note.window), path.stem
-                clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
-                job = Job(
-                    pipeline,
-                    config_dir,
-                    window.start,
-                    window.end,
-                    run_id,
-                    (REPORT,),
-                    to_clusters=clusters,
-                )
-                folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
-                if folder.find(REPORT, RunReport) is None:
-                    run_job(job, stdout=DEVNULL, stderr=DEVNULL)
-                    if report := folder.find(REPORT, RunReport):
-                        yield report
-                path.unlink()
+                if not note.may_run():
+                    yield from _report(config_dir, pipeline, path, note)
+
+
+def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> Iterator[KilledRun]:
+    window, run_id = parse_window(note.window), path.stem
+    clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
+    job = Job(
+        pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters
+    )
+    folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
+    try:
+        if folder.find(REPORT, RunReport) is None:
+            with tempfile.TemporaryFile() as said:
+                code = run_job(job, stdout=DEVNULL, stderr=said)
+                said.seek(0)
+                last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+            report = folder.find(REPORT, RunReport)
+            why = "" if report else f"the step {how_it_ended(code)}: {last}"
+            yield KilledRun(run_id, window, report, why)
+            if report is None:
+                return
+        path.unlink()
+    except ShipperError as error:
+        yield KilledRun(run_id, window, None, error.message)

@@ -69,13 +69,34 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command(
     world: World, gaps: Callable[[], str]
 ) -> None:
     folder = left_by(world, dead())
-    assert RUN in gaps()
+    said = gaps()
+    assert RUN in said
     report = folder.find(REPORT, RunReport)
-    assert report is not None
+    assert report is not None, said
     assert (report.status, report.ships, report.first_cause) == ("failed", [], report.error)
     assert str(report.first_cause).startswith("step gate_source left no result")
     assert report.asked == Asked(clusters=["near"], other_clusters=["far"])
     assert RUN not in gaps(), "it is told once"
+
+
+def test_a_report_that_cannot_be_written_is_told_and_written_by_a_later_command(
+    world: World, gaps: Callable[[], str], tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no memory >&2; exit 3\n")
+    python.chmod(0o755)
+    spec = world.config / "pipelines" / "web.yaml"
+    text = spec.read_text()
+    spec.write_text(text + f"runner: {{python: {python}}}\n")
+    folder = left_by(world, dead())
+    for _ in range(2):
+        said = " ".join(gaps().split())
+        assert RUN in said
+        assert "exit code 3: no memory" in said
+    spec.write_text(text)
+    assert RUN in gaps()
+    assert folder.find(REPORT, RunReport)
+    assert RUN not in gaps()
 
 
 @pytest.mark.parametrize("host", [None, "another.example"])
