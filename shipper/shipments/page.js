@@ -423,14 +423,6 @@ function begin() {
     history.replaceState(null, "", url);
     shown = location.href;
   }
-  for (const [name, does] of Object.entries({ click: openLink, submit: start, input: changed, pointerdown: drag, pointermove: point, keydown: key })) document.addEventListener(name, does);
-  document.addEventListener("click", press);
-  document.addEventListener("click", pressButton);
-  document.addEventListener("focusin", async (event) => {
-    const strip = event.target.closest?.(".strip");
-    if (strip && !strip.cell) describe(strip, (await windowsOf(strip)).length - 1);
-  });
-  window.addEventListener("popstate", showAddress);
   const panel = by("panel");
   panel.addEventListener("close", (event) => {
     clearTimeout(watching);
@@ -442,4 +434,13 @@ function begin() {
   wake();
 }
 
-begin();
+// Before the first control is on the screen, so that none is used in vain.
+for (const [name, does] of Object.entries({ click: openLink, submit: start, input: changed, pointerdown: drag, pointermove: point, keydown: key })) document.addEventListener(name, does);
+document.addEventListener("click", press);
+document.addEventListener("click", pressButton);
+document.addEventListener("focusin", async (event) => {
+  const strip = event.target.closest?.(".strip");
+  if (strip && !strip.cell) describe(strip, (await windowsOf(strip)).length - 1);
+});
+window.addEventListener("popstate", showAddress);
+document.addEventListener("DOMContentLoaded", begin);

@@ -171,6 +171,16 @@ def test_rows_are_searched_and_sorted(page: Any) -> None:
     assert page.input_value("#cluster") == "far"
 
 
+def test_what_is_chosen_while_the_script_still_loads_is_not_lost(browser: Any, url: str) -> None:
+    page = browser.new_page()
+    page.route("**/page.js", lambda route: (page.wait_for_timeout(500), route.continue_()))
+    page.goto(f"{url}?{DAY}", wait_until="commit")
+    page.locator("#rows tr").first.wait_for()
+    page.locator("#range").select_option("30d")
+    page.wait_for_selector("#range option[value='30d'][selected]", state="attached", timeout=10_000)
+    page.close()
+
+
 def test_the_address_is_the_state(page: Any) -> None:
     """Back, Forward and an address that somebody changes do what they say, without a reload."""
     page.evaluate("document.loadedOnce = true")
@@ -190,7 +200,7 @@ def test_the_address_is_the_state(page: Any) -> None:
     page.wait_for_selector("#panel table")
     page.keyboard.press("Escape")
     page.wait_for_selector("#panel", state="hidden")
-    assert "window=" not in page.url
+    wait_for(page, "!location.search.includes('window=')")
     page.get_by_role("link", name="web", exact=True).click()
     wait_for(page, "document.getElementById('panel-title')?.textContent === 'web'")
     assert "list=web" in page.url
