@@ -31,6 +31,11 @@ _WHAT_FOR = {
     "how often the Kerberos ticket is renewed": "sasl.kerberos.min.time.before.relogin",
     "`oidc`: get tokens from `sasl.oauthbearer.token.endpoint.url`": "sasl.oauthbearer.method",
     "for `oidc`: every client asks there for its token": "sasl.oauthbearer.token.endpoint.url",
+    "for `OAUTHBEARER` with the identity that a cloud gives the process: `aws_msk_iam`, `aws_iam`, "
+    "or `azure_imds` (with `oidc`)": "sasl.oauthbearer.metadata.authentication.type",
+    "of such a login, as `region=eu-central-1`; for `azure_imds` as `query=…`": (
+        "sasl.oauthbearer.config"
+    ),
     "for `oidc`; a secret as a reference": (
         "sasl.oauthbearer.client.id sasl.oauthbearer.client.credentials.client.id "
         "sasl.oauthbearer.client.secret sasl.oauthbearer.client.credentials.client.secret "
@@ -101,6 +106,11 @@ _WHAT_FOR = {
 #: Property → what it is for.
 ALLOWED = {name: why for why, names in _WHAT_FOR.items() for name in names.split()}
 
+LOGIN, LOGIN_CONFIG = "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config"
+LOGIN_EXTENSIONS = "sasl.oauthbearer.extensions"
+#: Logins whose tokens shipper fetches; see :mod:`shipper.cloud_login`.
+AWS_LOGINS = ("aws_msk_iam", "aws_iam")
+
 _HARMLESS_TO_A_SHELL = re.compile(r"[\w./@:-]+", re.ASCII)
 #: Properties whose value counts as well; the reason in `ALLOWED` says which are taken.
 _VALUES: dict[str, Callable[[str], bool]] = {
@@ -112,6 +122,7 @@ _VALUES: dict[str, Callable[[str], bool]] = {
         ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab"),
         lambda value: _HARMLESS_TO_A_SHELL.fullmatch(value) is not None,
     ),
+    LOGIN: lambda value: value in (*AWS_LOGINS, "azure_imds"),
 }
 
 
@@ -129,6 +140,17 @@ def property_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
             yield (name, THE_KEY), f"no property that a cluster file may set; {guess}"
         elif name in _VALUES and value is not None and not _VALUES[name](str(value)):
             yield (name,), ALLOWED[name]
+    if LOGIN in properties:
+        yield from _login_faults(properties)
+
+
+def _login_faults(properties: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield what would leave a cloud's login unused, in silence."""
+    names = [name for name in ("sasl.mechanisms", "sasl.mechanism") if name in properties]
+    if str(properties[names[0]] if names else "").upper() not in ("OAUTHBEARER", "NONE"):
+        yield (names[0] if names else LOGIN,), f"`{LOGIN}` needs `sasl.mechanisms: OAUTHBEARER`"
+    if properties[LOGIN] == "azure_imds" and properties.get("sasl.oauthbearer.method") != "oidc":
+        yield (LOGIN,), "`azure_imds` needs `sasl.oauthbearer.method: oidc`"
 
 
 _CUT = "it decides where files are cut"

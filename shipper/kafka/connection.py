@@ -16,8 +16,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pydantic import Secret
 
 from shipper import runtime
+from shipper.cloud_login import with_login, without_login
 from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal, without_secrets
+from shipper.config.properties import LOGIN, LOGIN_CONFIG
 
 Client = TypeVar("Client")
 
@@ -106,13 +108,14 @@ def make_client(
 ) -> Client:
     """Make a client with ``settings`` from :func:`connection`, and with ``ours``, which override
     those. Bound methods in ``ours`` are held :func:`~shipper.complaints.weakly`. Raises
-    WrongProperties."""
+    WrongProperties, and ClusterError if a cloud gives no token."""
     ours = {**_HEARD, **{name: weakly(value) for name, value in ours.items()}}
     logger = logger or ClientLog()
     try:
         # Ours are set last: librdkafka has several names for some settings, and the last one
         # counts.
-        theirs = {name: value for name, value in reveal(settings).items() if name not in ours}
+        theirs = with_login(cluster, reveal(settings))
+        theirs = {name: value for name, value in theirs.items() if name not in ours}
         return kind({**theirs, **ours}, logger=logger)
     except (KafkaException, TypeError, ValueError) as error:
         # The original exception holds values, and a traceback would show it.
@@ -203,13 +206,13 @@ def refusal(cluster: Cluster) -> str | None:
     checked.
     """
     settings = {**_without_unknown(connection(cluster)), "bootstrap.servers": _NOBODY}
-    if "sasl.oauthbearer.token.endpoint.url" in settings:
+    if "sasl.oauthbearer.token.endpoint.url" in settings or LOGIN in settings:
         settings["sasl.oauthbearer.token.endpoint.url"] = f"http://{_NOBODY}/"
     settings["sasl.kerberos.min.time.before.relogin"] = (
         0  # librdkafka then leaves Kerberos tickets to others
     )
     try:
-        Producer(reveal(settings), logger=_SILENT)
+        Producer(without_login(reveal(settings)), logger=_SILENT)
     except (KafkaException, TypeError, ValueError) as error:
         return without_secrets(settings, _without_gssapi(_reason(error)))
     return None
@@ -235,9 +238,11 @@ def _without_unknown(settings: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, Secret) and value.get_secret_value() is None
     }
     own = any(name.startswith(_OWN_CERTIFICATE) for name in unknown)
+    login = not unknown.isdisjoint((LOGIN, LOGIN_CONFIG))
     return {
         name: "unknown" if name in unknown else value
         for name, value in settings.items()
         if not (own and name.startswith(_OWN_CERTIFICATE))
+        and not (login and name.startswith("sasl.oauthbearer."))
         and (name not in unknown or name.startswith("sasl."))
     }

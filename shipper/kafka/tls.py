@@ -15,6 +15,7 @@ from pydantic import Secret
 
 from shipper import runtime
 from shipper.config.cluster import reveal
+from shipper.config.properties import LOGIN, LOGIN_CONFIG
 
 _ALERT_SECONDS = 0.5
 _NAMED_OTHERWISE = (
@@ -206,6 +207,11 @@ def login_remedy(settings: Mapping[str, Any], said: str) -> str:
     if offered is not None:
         return f"Set `sasl.mechanisms` to one that the listener offers: {offered[1]}."
     mechanism = (_text(settings, "sasl.mechanisms") or _text(settings, "sasl.mechanism")).upper()
+    if login := _text(settings, LOGIN):
+        return (
+            f"Allow the identity that the cloud gives this process (`{login}`) to connect, and "
+            f"correct `{LOGIN_CONFIG}`."
+        )
     if mechanism == "OAUTHBEARER":
         return (
             "Correct `sasl.oauthbearer.client.id`, `sasl.oauthbearer.client.secret` and "

@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from xxhash import xxh64_intdigest
 
 from shipper import runtime
+from shipper.cloud_login import with_login
 from shipper.complaints import ClientLog, Complaints, weakly
 from shipper.config.cluster import Cluster, client_settings, refused, reveal
 from shipper.errors import ClusterError, OutcomeUnknown
@@ -133,7 +134,8 @@ class ReadBack:
         WrongProperties."""
         try:
             ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
-            return kind({**reveal(self._connection), **ours}, logger=ClientLog())
+            theirs = with_login(self._name, reveal(self._connection))
+            return kind({**theirs, **ours}, logger=ClientLog())
         except (KafkaException, TypeError, ValueError) as error:
             fault = error.args[0] if error.args else error
             # The original holds values, and a traceback would show it.

@@ -23,6 +23,7 @@ from shipper.worker.receipt import new_seal
 _ROOT = Path(__file__).resolve().parents[1]
 #: Parts of shipper that tasks run.
 _TASK_CODE = (
+    "cloud_login.py",
     "complaints.py",
     "error_codes.py",
     "errors.py",

@@ -32,7 +32,7 @@ class OidcIssuer:
         ``lives_seconds``."""
         self.audience = "kafka"
         self._clients = dict(clients)
-        self._lives_seconds = lives_seconds
+        self.lives_seconds = lives_seconds
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.issued = 0
         """Tokens given out so far."""
@@ -121,6 +121,14 @@ class OidcIssuer:
                 "error": "invalid_client",
                 "error_description": "no such client, or another secret",
             }
+        return 200, {
+            "access_token": self.token(user),
+            "token_type": "Bearer",
+            "expires_in": int(self.lives_seconds),
+        }
+
+    def token(self, user: str) -> str:
+        """Sign a token for ``user``."""
         self.issued += 1
         now = int(time.time())
         claims = {
@@ -128,18 +136,14 @@ class OidcIssuer:
             "iss": self.url,
             "aud": self.audience,
             "iat": now,
-            "exp": now + int(self._lives_seconds),
+            "exp": now + int(self.lives_seconds),
         }
         text = ".".join(
             _base64(json.dumps(part).encode())
             for part in ({"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}, claims)
         )
         signed = self._key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
-        return 200, {
-            "access_token": f"{text}.{_base64(signed)}",
-            "token_type": "Bearer",
-            "expires_in": int(self._lives_seconds),
-        }
+        return f"{text}.{_base64(signed)}"
 
 
 def _base64(content: bytes) -> str:

@@ -27,7 +27,7 @@ from shipper.whole_files import write_whole
 #: Changed files that are named.
 _SHOWN = 5
 #: What an installation may have.
-_EXTRAS = ("spark", "airflow", "statsd", "dev")
+_EXTRAS = ("spark", "airflow", "statsd", "aws", "dev")
 
 
 def why_not(root: Path, version: str) -> list[str]:

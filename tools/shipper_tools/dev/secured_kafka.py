@@ -60,6 +60,7 @@ class SecuredKafka(KafkaServer):
         ports: of listeners that are to have a certain one.
         acls: whoever is not granted something may do nothing; see :meth:`grant`.
         issuer: whose tokens OAUTHBEARER takes; see :class:`tests.doubles.oidc_issuer.OidcIssuer`.
+        reauthentication_ms: a connection ends after it, or with its token, unless it logs in again.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SecuredKafka(KafkaServer):
         ports: Mapping[str, int] | None = None,
         acls: bool = False,
         issuer: Any = None,
+        reauthentication_ms: int = 0,
         **options: Unpack[ServerOptions],
     ) -> None:
         options.setdefault("die_with_parent", True)
@@ -81,6 +83,8 @@ class SecuredKafka(KafkaServer):
         self._ports = {name: (ports or {}).get(name) or free_port() for name in listeners}
         allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls"
         properties = self._certificates() | self._logins()
+        if reauthentication_ms:
+            properties["connections.max.reauth.ms"] = str(reauthentication_ms)
         if acls:
             properties |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

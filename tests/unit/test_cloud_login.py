@@ -1,0 +1,136 @@
+"""Logins by a cloud's identity: what is refused offline, and how tokens are shared and renewed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shipper import cloud_login
+from shipper.cloud_login import Token, with_login, without_login
+from shipper.config.cluster import Cluster
+from shipper.errors import ClusterError
+from shipper.kafka.connection import connection, refusal
+
+KIND, CONFIG = "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config"
+SASL = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
+
+
+def cluster(**properties: Any) -> Cluster:
+    return Cluster.model_validate(
+        {"cluster": "far", "bootstrap": "127.0.0.1:1", "properties": {**SASL, **properties}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({KIND: "aws_msk_iam", CONFIG: "region=eu-central-1"}, None),
+        ({KIND: "aws_msk_iam", CONFIG: "region=eu-central-1,profile=logs"}, None),
+        ({KIND: "aws_msk_iam"}, "needs `region`"),
+        ({KIND: "aws_msk_iam", CONFIG: "region=x,role=y"}, "takes `region` and `profile`"),
+        ({KIND: "aws_iam", CONFIG: "region=x,audience=y", "sasl.oauthbearer.method": "oidc"}, None),
+        ({KIND: "aws_iam", CONFIG: "region=x"}, "needs `audience`"),
+        ({KIND: "aws_iam", CONFIG: "region=x,audience=y,aws_debug=console"}, "remove it"),
+        ({KIND: "aws_msk_iam", CONFIG: None}, None),
+        (
+            {KIND: "azure_imds", CONFIG: "query=resource=x", "sasl.oauthbearer.method": "oidc"},
+            None,
+        ),
+    ],
+)
+def test_validate_says_what_a_login_lacks_and_asks_no_cloud(
+    properties: dict[str, Any], says: str | None
+) -> None:
+    why = refusal(cluster(**properties))
+    assert says in why if says and why else why == says
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {KIND: "aws_msk"},
+        {KIND: "aws_msk_iam", "sasl.mechanisms": "PLAIN"},
+        {KIND: "azure_imds"},
+    ],
+)
+def test_a_login_that_would_not_be_used_is_refused_with_the_file(
+    properties: dict[str, Any],
+) -> None:
+    with pytest.raises(ValidationError):
+        cluster(**properties)
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"Install `shipper\[aws\]`"):
+        without_login({KIND: "aws_msk_iam", CONFIG: "region=x"})
+
+
+@pytest.fixture
+def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Token]]:
+    """What the next attempts to get a token do; the last one is repeated."""
+    found: list[Callable[[], Token]] = []
+    monkeypatch.setattr(cloud_login, "_shared", {})
+    monkeypatch.setattr(cloud_login, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setitem(
+        cloud_login._FETCHERS,
+        "aws_msk_iam",
+        lambda *_: lambda: (found.pop(0) if len(found) > 1 else found[0])(),
+    )
+    return found
+
+
+def give(text: str, seconds: float) -> Callable[[], Token]:
+    return lambda: Token(text, time.time() + seconds)
+
+
+def fail() -> Token:
+    raise OSError("no answer")
+
+
+def client_of(name: str = "far") -> Callable[[], Token]:
+    settings = with_login(name, {KIND: "aws_msk_iam", CONFIG: "region=x", "client.id": "c"})
+    assert settings.keys() == {"client.id", "oauth_cb"}
+    take: Callable[[], Token] = settings["oauth_cb"]
+    return take
+
+
+def test_clients_of_a_process_share_a_token_until_half_of_its_life_is_over(
+    fetches: list[Callable[[], Token]],
+) -> None:
+    fetches += [give("first", 0.4), give("second", 60)]
+    assert [client_of()().text, client_of("near")().text] == ["first", "first"]
+    time.sleep(0.25)
+    assert client_of()().text == "second"
+
+
+def test_while_the_cloud_is_away_the_token_in_use_is_given_again(
+    fetches: list[Callable[[], Token]],
+) -> None:
+    fetches += [give("first", 7), fail]
+    take = client_of()
+    time.sleep(3.6)
+    assert take().text == "first"
+
+
+def test_the_first_token_is_waited_for_and_its_absence_told(
+    fetches: list[Callable[[], Token]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches += [fail, fail, give("late", 60)]
+    assert client_of()().text == "late"
+    monkeypatch.setattr(cloud_login, "_shared", {})
+    monkeypatch.setattr(cloud_login, "_PATIENCE_SECONDS", 0.05)
+    fetches[:] = [fail]
+    with pytest.raises(ClusterError, match="no token for `aws_msk_iam`: no answer") as found:
+        client_of()
+    assert (found.value.code, found.value.retriable) == ("SHIP-412", True)
+
+
+def test_a_login_travels_to_executors_as_settings_alone() -> None:
+    sent = connection(cluster(**{KIND: "aws_msk_iam", CONFIG: "region=x"}))
+    assert not any(callable(value) for value in sent.values())
+    assert "region" not in str(sent)
