@@ -25,11 +25,16 @@ from airflow.models.dag import DagModel
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel, Field
 
 from shipper import runtime
+from shipper.config import load_pipeline, resolve_uri
+from shipper.config.environment import EVERYTHING
 from shipper.errors import ConfigError, ShipperError
+from shipper.report.window_records import accept
 from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path, look, look_is_due
+from shipper.windows.window import parse_window
 from shipper_airflow.place import config_dir
 from shipper_airflow.runs import AirflowRuns
 
@@ -41,6 +46,10 @@ class PersonsRights:
 
     def __init__(self, user: GetUserDep) -> None:
         self._user, self._manager = user, get_auth_manager()
+
+    @property
+    def name(self) -> str:
+        return str(self._user.get_name())
 
     def pipelines(self) -> Collection[str]:
         return self._manager.get_authorized_dag_ids(user=self._user, method="GET")
@@ -114,6 +123,30 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
         config_dir=by.config,
     )
     return Response(found.body, found.status, dict(found.headers))
+
+
+class _Accepted(BaseModel):
+    pipeline: str
+    window: str
+    reason: str = Field(pattern=r"\S")
+
+
+@app.post("/accept")
+def accept_window(asked: _Accepted, by: _Asked = _BY_PERSON) -> dict[str, str]:
+    """Note that nothing more will come of a window, in the person's name. The right is that to
+    start runs of the DAG."""
+    if not by.rights.may_run(asked.pipeline):
+        raise HTTPException(403, "this needs the right to start runs of the pipeline's DAG")
+    try:
+        spec = load_pipeline(by.config, asked.pipeline, EVERYTHING)
+        runs_uri, window = resolve_uri(by.config, spec.runs_uri), parse_window(asked.window)
+        accept(runs_uri, spec.key, window, why=asked.reason, who=by.rights.name)
+    except ShipperError as error:
+        raise HTTPException(400, error.message) from error
+    except OSError as error:
+        raise HTTPException(503, f"the window cannot be noted: {error}") from error
+    bring_up_to_date(by.config)
+    return {"accepted": asked.window}
 
 
 def bring_up_to_date(config: Path) -> runtime.Thread | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated
 
@@ -34,14 +35,16 @@ from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.renamed import perhaps_formerly
 from shipper.report.results import Gap
-from shipper.report.window_records import read_records
+from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import contains
 from shipper.windows.expression import FORMS
 from shipper.windows.schedule import Ticks
+from shipper.windows.window import Window
 
 EPILOG = (
     "Example: `shipper gaps web_access` · `shipper gaps web_access --since 7d --json` · in a "
-    "crontab `shipper gaps web_access --alert`"
+    "crontab `shipper gaps web_access --alert` · `shipper gaps web_access --accept "
+    '2026-11-01T06:00/2026-11-01T07:00 --reason "the host was down"`'
 )
 
 app = new_app("gaps")
@@ -76,6 +79,19 @@ def gaps(
             "window's length has passed again. Prints nothing and exits with 0 if there are none.",
         ),
     ] = False,
+    accept_window: Annotated[
+        str | None,
+        typer.Option(
+            "--accept",
+            help=f"Nothing more will come of the windows within this one: {FORMS}. They count as "
+            "complete on all clusters from now on. A later run that finds a file of them takes "
+            "that back. Needs --reason.",
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", help="Why, for --accept. Kept with your name and the time."),
+    ] = None,
     metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
@@ -92,6 +108,9 @@ def gaps(
             f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing.",
             code="SHIP-105",
         )
+    if accept_window or reason:
+        _accept(config, spec, accept_window, reason)
+        return
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     runs_uri = resolve_uri(config, spec.runs_uri)
@@ -177,6 +196,30 @@ def gaps(
         if last and stands:
             told.add("standstill", [last.window], runtime.now())
     raise typer.Exit(1 if found or stands else 0)
+
+
+def _accept(config: Path, spec: Pipeline, window: str | None, reason: str | None) -> None:
+    if not window or not (reason or "").strip():
+        raise UsageError(
+            "--accept and --reason belong together: which windows, and why nothing more will come "
+            "of them.",
+            code="SHIP-102",
+        )
+    asked = asked_window(spec, window)
+    ticks = (
+        [
+            tick
+            for tick in Ticks(spec.schedule).windows(asked.start, asked.end)
+            if contains(asked, tick)
+        ]
+        if spec.schedule
+        else []
+    )
+    if not ticks or ticks[-1].end > runtime.now():
+        raise UsageError(f"--accept {window}: no window of the schedule that is over lies in it")
+    stretch = Window(ticks[0].start, ticks[-1].end)
+    accept(resolve_uri(config, spec.runs_uri), spec.key, stretch, why=reason or "", who=getuser())
+    out.say(f"✓ Accepted as complete: {plural(len(ticks), 'window')}, {stretch}.", "green")
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:

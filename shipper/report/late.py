@@ -37,7 +37,7 @@ from shipper.whole_files import write_whole
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
 
-Event = Literal["late", "failure", "trouble", "standstill"]
+Event = Literal["late", "failure", "trouble", "standstill", "gap"]
 R = TypeVar("R", bound=StepResult)
 #: Number of the newest windows that are checked, step by step, for a complete one. Beyond the last
 #: nothing is known.

@@ -38,8 +38,8 @@ from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 
-Step = Literal["begun", "plan", "gate_source", "ship", "gate_delivery", "report"]
-_ORDER = ("begun", "plan", "gate_source", "ship", "gate_delivery", "report")
+Step = Literal["begun", "plan", "gate_source", "ship", "gate_delivery", "report", "accepted"]
+_ORDER = ("begun", "plan", "gate_source", "ship", "gate_delivery", "report", "accepted")
 _WHOLE = "whole"
 """Step in the name of a report's file that holds all that its run learned."""
 _STAMP, _MOMENT, _DAY = "%Y%m%dT%H%M%SZ", "%Y%m%dT%H%M%S%fZ", "%Y-%m-%d"
@@ -127,6 +127,8 @@ class WindowRecord(BaseModel):
     doubt: str = ""
     """Reason why a person should look at the run, although it passed (report)."""
     ended: RunEnd | None = None
+    accepted: str = ""
+    """Reason and name of the person who has said that nothing more will come of the windows."""
 
     @functools.cached_property
     def window(self) -> Window:
@@ -180,6 +182,24 @@ def records_of(result: StepResult) -> list[WindowRecord]:
         case RunReport():
             return _of_report(result, step)
     return []
+
+
+def accept(runs_uri: str, pipeline: str, window: Window, *, why: str, who: str) -> None:
+    """Note that a person accepts the windows in ``window`` as they are, on each cluster: nothing
+    more will come. A later run that finds a file of them takes that back. Raises OSError."""
+    now = runtime.now()
+    said = " ".join(why.split())
+    record = WindowRecord(
+        run_id=f"accepted-{now:%Y%m%dT%H%M%S}-{runtime.token_hex(3)}",
+        window_start=window.start,
+        window_end=window.end,
+        step="accepted",
+        at=now,
+        finished=now,
+        start=window.start,
+        accepted=f"accepted by {who} at {now:%Y-%m-%d %H:%M:%S} UTC: {said}",
+    )
+    write_records(runs_uri, pipeline, [record])
 
 
 def begun(window: Window, run_id: str, at: dt.datetime, others: Sequence[str]) -> WindowRecord:

@@ -3,9 +3,9 @@
 metrics use. Pure.
 
 A window is complete if runs that passed the cluster's delivery gate looked at all of it, and no
-file that is known to be missing is left. A run takes a note on a file back only if it looked at the
-file's tick again and passed. What only the clock knows comes last (:func:`state_at`); what only the
-ledger knows is not included.
+file that is known to be missing is left; or if a person has accepted it as it is. A run takes a
+note on a file back only if it looked at the file's tick again and passed. What only the clock knows
+comes last (:func:`state_at`); what only the ledger knows is not included.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ class _Fold:
     doubts: dict[str, str] = field(default_factory=dict)
     left_before: dict[str, list[Uncovered]] = field(default_factory=dict)
     """Run → what was left before its plan."""
+    accepted: str = ""
+    """What a person who accepted all of the window as it was has said."""
     committed: dt.datetime | None = None
     open: dict[str, UnderWay] = field(default_factory=dict)
     decided: tuple[str, dt.datetime | None] = "", None
@@ -139,6 +141,9 @@ class _Fold:
             return  # a step of a run over another window, which did not look at this one
         spans = start is not None and start <= window.start and window.end <= end
         exact = record.window == window
+        if record.step == "accepted":
+            self._accept(record, (record.since, end), spans=spans)
+            return
         whole = self.is_covered and not self.left
         if whole and spans and record.passed and not own and self._changes_nothing(record):
             return
@@ -164,6 +169,18 @@ class _Fold:
         if record.passed and spans:
             self.lost = ""
         if record.step != "begun" and (exact or own or spans) and (exact or not whole):
+            self.decided = record.run_id, record.finished
+
+    def _accept(self, record: WindowRecord, stretch: Stretch, *, spans: bool) -> None:
+        """Take a person's word that nothing more will come: files that runs left out, and that a
+        folder is empty, whoever notes it again."""
+        for stretches in (self.covered, self.covered_before, self.held):
+            stretches.append(stretch)
+        self.is_covered = self.is_covered or _covers(self.covered, self.window)
+        self.left = [one for one in self.left if not _within(one, stretch)]
+        if spans:
+            self.closed = self.lost = ""
+            self.accepted = record.accepted
             self.decided = record.run_id, record.finished
 
     def _changes_nothing(self, record: WindowRecord) -> bool:
@@ -251,7 +268,7 @@ class _Fold:
                 f"its last record was committed at {self.committed:%Y-%m-%dT%H:%M:%SZ}, and due "
                 f"at {due:%Y-%m-%dT%H:%M:%SZ}",
             )
-        return WindowState(SHIPPED)
+        return WindowState(SHIPPED, self.accepted)
 
 
 def _covers(stretches: Iterable[Stretch], window: Window) -> bool:

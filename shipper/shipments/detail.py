@@ -64,6 +64,14 @@ def detail(
         "asked": run_id or "",
         "report": report and _of_report(report),
         "problem": problem,
+        "accepted": [
+            said
+            for (said,) in index.db.execute(
+                "SELECT json_extract(body, '$.accepted') FROM records WHERE key = ? AND "
+                "step = 'accepted' AND start <= ? AND \"end\" >= ?",
+                (known.key, start, end),
+            )
+        ],
     }
 
 

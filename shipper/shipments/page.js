@@ -104,10 +104,10 @@ function showAddress() {
 // ---- what is under way
 
 let watching = 0;
-/** Until when the panel is drawn anew although nothing is under way: a run was started, and has not begun. */
+/** Until when the panel is drawn anew although no run has begun: one was started. */
 let watchUntil = 0;
 
-/** While a run is under way only its figures are drawn anew; when it is over, all is. */
+/** Of a run under way only the figures are drawn anew. */
 function watch() {
   clearTimeout(watching);
   const live = by("live");
@@ -165,7 +165,7 @@ function filter(event) {
 
 // ---- a row of windows
 
-/** Links to the row's windows, in words: asked for once, when the row is first looked at. */
+/** Links to the row's windows, in words: asked for when the row is first looked at. */
 function windowsOf(strip) {
   strip.windows ??= fetch(strip.dataset.windows, { credentials: "same-origin" }).then(async (answer) => {
     const found = await parse(answer);
@@ -249,7 +249,7 @@ function focusOn(strip) {
 }
 
 const KEYS = "arrowleft arrowright home end pageup pagedown arrowup arrowdown n p + - 0 enter".split(" ");
-/** Keys are served one after the other, since the first one may wait for the row's windows. */
+/** Keys are served one by one: the first may wait for the row's windows. */
 let served = Promise.resolve();
 function key(event) {
   const strip = event.target.closest?.(".strip"), name = event.key.toLowerCase();
@@ -291,7 +291,7 @@ function zoom(from, to) {
 }
 
 let dragged = false;
-/** A stretch is chosen by dragging over a row, or over the axis. A press that does not move is a click. */
+/** Dragging over a row or the axis chooses a stretch. A press that does not move is a click. */
 function drag(event) {
   const element = event.target.closest?.(".strip, #axis"), lasso = by("lasso"), from = event.clientX;
   dragged = false;
@@ -315,7 +315,7 @@ function drag(event) {
   });
 }
 
-// ---- requests to Airflow, with the person's own login, so that Airflow decides, and remembers who it was
+// ---- requests with the person's own login: Airflow decides, and remembers who it was
 
 /** The request that a form makes; null: not complete. A field's name is its place in the request. */
 function requestOf(form) {
@@ -385,7 +385,8 @@ async function start(event) {
   button.disabled = true;
   try {
     const made = await send(form.dataset.address, requestOf(form)), run = made.dag_run_id;
-    tell(form, run ? `Airflow has taken it: run ${run} is ${made.state}.` : `Airflow has taken it: backfill ${made.id}.`, { link: form.dataset.done + encodeURIComponent(run ?? "") });
+    if (made.accepted) tell(form, "Noted.");
+    else tell(form, `Airflow has taken it: ${run ? `run ${run} is ${made.state}` : `backfill ${made.id}`}.`, { link: form.dataset.done + encodeURIComponent(run ?? "") });
     for (const field of form.querySelectorAll("input, select")) field.disabled = true;
     form.querySelector("[data-close]").textContent = "Close";
     form.querySelector("[data-close]").focus();

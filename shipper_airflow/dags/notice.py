@@ -152,14 +152,15 @@ class RunEnded:
     def __call__(self, context: Context) -> None:
         run, report = _run_and_report(self, context)
         window = _window_of(self.pipeline, context.get("dag_run"), run)
-        notice = _of_ended_run(self, context, run, report, window)
+        news = _news(self, report)
+        notice = _of_ended_run(self, context, run, news, window)
         if run and run.get("plan_only"):
             send(self.pipeline, notice, context)
             return
         if notice.event == "failure":
             tell_once(self.pipeline, self.config_dir, notice, window, context)
-        else:
-            send(self.pipeline, notice, context)
+        elif send(self.pipeline, notice, context) and news and news.gaps:
+            _note_gaps(self, news.gaps)
         try:
             _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
         except Exception:
@@ -167,6 +168,32 @@ class RunEnded:
                 "which windows are late is unknown: the notes on earlier notices cannot be "
                 "read or written"
             )
+
+
+def _news(ended: RunEnded, report: RunReport | None) -> RunReport | None:
+    """Return the report without the gaps that a notice of an earlier run has told."""
+    from shipper.report.late import Told, windows_of
+
+    if report is None or not report.gaps:
+        return report
+    try:
+        runs_uri = resolve_uri(ended.config_dir, ended.pipeline.runs_uri)
+        known = Told(runs_uri, ended.pipeline.key).of("gap")
+    except Exception:
+        log.exception("which gaps were told before is unknown")
+        return report
+    new = [gap for gap in report.gaps if windows_of([gap])[0] not in known]
+    return report.model_copy(update={"gaps": new})
+
+
+def _note_gaps(ended: RunEnded, gaps: Sequence[Gap]) -> None:
+    from shipper.report.late import Told, windows_of
+
+    try:
+        runs_uri = resolve_uri(ended.config_dir, ended.pipeline.runs_uri)
+        Told(runs_uri, ended.pipeline.key).add("gap", windows_of(gaps), _now())
+    except Exception:
+        log.exception("these gaps cannot be noted as told, and may be told again")
 
 
 class StepInTrouble:
@@ -649,7 +676,10 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
             for name in ("window_start", "window_end")
         )
         return Window(start, end)
-    names = ("data_interval_start", "data_interval_end", "run_after", "logical_date", "conf")
+    names = (
+        *("data_interval_start", "data_interval_end", "run_after", "logical_date"),
+        *("conf", "partition_key"),
+    )
     known = (
         dag_run
         if isinstance(dag_run, Mapping)
@@ -658,9 +688,8 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
     opens, closes, asked_at, at = (_parsed(known.get(name)) for name in names[:4])
     try:
         settle = pipeline.source.settle_seconds
-        return window_of_run(
-            pipeline.schedule, settle, known.get("conf") or {}, (opens, closes), asked_at, at
-        )
+        asked = {"partition_key": known.get("partition_key"), **(known.get("conf") or {})}
+        return window_of_run(pipeline.schedule, settle, asked, (opens, closes), asked_at, at)
     except Exception as error:
         log.info("the run has no window: %s", error)
         return None

@@ -148,6 +148,26 @@ def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(
     ]
 
 
+def test_a_gap_is_told_by_the_notice_of_one_run_and_not_by_each_later_one(
+    notify: Callable[..., None], runs: Runs
+) -> None:
+    """Whoever hears of runs that end well hears of it with the first."""
+    from shipper_airflow.dags.notice import RunEnded, _news
+
+    notify(["success"], ["late"])
+    ended = RunEnded(load_pipeline(runs.config.folder, "web"), runs.config.folder, failed=False)
+    new = []
+    for hours in (0, 2, 3, 5):
+        runs.end(SIX + hours * HOUR)
+        at = SIX + hours * HOUR
+        report = RunFolder(runs.uri, "web", at - HOUR, at, "run").find("report", RunReport)
+        left = _news(ended, report)
+        assert left is not None
+        assert left.gaps == []
+        new.append({window.start.hour for window in Told(runs.uri, "web").of("gap")})
+    assert new == [set(), {6}, {6}, {6, 9}]
+
+
 def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failure(
     notify: Callable[..., None], notices: Path, runs: Runs
 ) -> None:

@@ -207,6 +207,26 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
     assert ask("web_only", "shipments", part="panel", list="audit").status_code == 403
 
 
+def test_who_may_start_runs_may_say_that_nothing_will_come(
+    ask: Callable[..., Any], world: World
+) -> None:
+    body = {"pipeline": "web", "window": WINDOW, "reason": "the host was down"}
+    for person in (None, "viewer", "web_only"):
+        assert ask(person, "accept", body=body).status_code in (401, 403), person
+    assert "accept" in open_window(ask, "op", "web")[1].ids
+    assert ask("op", "accept", body={**body, "reason": " "}).status_code == 422
+    assert ask("op", "accept", body={**body, "window": "now"}).status_code == 400
+    assert ask("op", "accept", body=body).json() == {"accepted": WINDOW}
+    shown = wait_until(
+        lambda: (
+            (page := ask("op", "shipments", part="panel", window=f"web {WINDOW}").text)
+            and "ccepted by op at" in page
+            and page
+        )
+    )
+    assert "the host was down" in shown
+
+
 def airflow_views() -> list[dict[str, Any]]:
     from airflow.plugins_manager import get_plugin_info
 

@@ -30,7 +30,8 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import Asked, RunFolder
-from shipper.report.window_records import read_records
+from shipper.report.window_records import accept, read_records
+from shipper.report.window_state import window_state
 from shipper.windows.window import Window
 from tests.samples.reports import shipped
 from tests.samples.results import common
@@ -136,6 +137,44 @@ class TestATopicThatWasCreatedAnew:
         assert runs.gaps(0) == [("near", 0, self.WHY.replace(" and created again", ""))]
         runs.add(hour(1), "near", "far", back_to=0)
         assert runs.gaps(1) == [], "a run that looked back has found, or sent, all of it"
+
+
+class TestAcceptedAsTheyAre:
+    EMPTY = Uncovered(window=str(hour(0)), why="it had no file")
+    LEFT = Uncovered(window=str(hour(0)), why="young", files=[LeftFile(path="a.log")])
+
+    def accept(self, runs: Runs, window: Window) -> None:
+        accept(runs.uri, "web", window, why="the host\nwas down", who="olga")
+
+    @pytest.fixture(autouse=True)
+    def in_order(self, monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
+        def now() -> dt.datetime:
+            runs.count += 1
+            return hour(100).start + dt.timedelta(seconds=runs.count)
+
+        monkeypatch.setattr("shipper.runtime.now", now)
+
+    def test_they_are_complete_until_a_run_finds_a_file_of_them(self, runs: Runs) -> None:
+        runs.add(hour(0), "near", left=[self.EMPTY])
+        assert [cluster for cluster, *_ in runs.gaps(0)] == ["near", "far"]
+        self.accept(runs, hour(0))
+        assert runs.gaps(0) == []
+        runs.add(hour(1), "near", "far", back_to=0, left=[self.EMPTY])
+        assert runs.gaps(1) == [], "that the folder is empty was known"
+        runs.add(hour(2), "near", "far", back_to=0, left=[self.LEFT])
+        assert runs.gaps(2) == [("near", 0, "young"), ("far", 0, "young")]
+
+    def test_a_window_that_nobody_ran_and_one_whose_gate_is_closed_may_be_accepted(
+        self, runs: Runs
+    ) -> None:
+        runs.add(hour(0), closed=True)
+        self.accept(runs, Window(hour(0).start, hour(1).end))
+        assert runs.gaps(1) == []
+        (found,) = read_records(runs.uri, "web", DAY, LONG)[-1:]
+        state = window_state(hour(0), [found])
+        assert state is not None
+        assert state.why.startswith("accepted by olga at 2026-11-05 04:00:0")
+        assert state.why.endswith("UTC: the host was down")
 
 
 def test_windows_in_a_row_are_shown_as_one() -> None:
