@@ -18,37 +18,28 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.configuration import conf
 
-from shipper import runtime
 from shipper.config import load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError, WindowError
-from shipper.report.results import RunReport
-from shipper.runner import REPORT
 from shipper_airflow.dags.build import (
     RETRIES,
     CatalogEntry,
     add_tasks,
     delivered_asset,
     read_catalog,
+    tell_of_run,
 )
 from shipper_airflow.dags.faults import LastGood
-from shipper_airflow.dags.notice import RunEnded, StepInTrouble, check_notifiers
-from shipper_airflow.dags.operators import PipelineOperator, folder_of, job_of, leaves_word, receipt
+from shipper_airflow.dags.notice import check_notifiers
+from shipper_airflow.dags.operators import WholeRun
 from shipper_airflow.place import config_dir
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-_RUN = "run"
-"""Key of the XCom by which the operator's callbacks know which run it was."""
 
 
 class ShipTaskGroup(TaskGroup):
@@ -98,13 +89,13 @@ class ShipTaskGroup(TaskGroup):
         delivered.add_outlets(outlets)
 
 
-class ShipOperator(PipelineOperator):
+class ShipOperator(WholeRun):
     """Ships a window of a pipeline in one task: the steps of ``shipper run``. A retry ships the
     missing records.
 
     Its XCom is the run's receipt: the window, the run's id, the report's address and, for each
-    cluster, the records of each topic (in total, sent by this run, and there before), and the
-    result of each check. It updates the asset of each cluster that it ships to
+    cluster, the completed windows, the records of each topic (in total, sent by this run, and there
+    before), and the result of each check. It updates the asset of each cluster that it ships to
     (:func:`delivered_asset`).
     """
 
@@ -120,7 +111,6 @@ class ShipOperator(PipelineOperator):
         window_end: str | None = None,
         clusters: Sequence[str] | str | None = None,
         rate_limit: str | None = None,
-        outlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
         """See :class:`ShipTaskGroup`. Raises ConfigError if the pipeline's file is wrong."""
@@ -129,21 +119,16 @@ class ShipOperator(PipelineOperator):
         for name in found.clusters:
             load_cluster(folder, name, EVERYTHING)
         check_notifiers(found, folder)
-        self.assets = {name: delivered_asset(pipeline, name) for name in found.clusters}
+        asks = _asks(window_start, window_end, clusters, rate_limit)
         super().__init__(
             pipeline=found,
             config_dir=folder,
-            outlets=[*(outlets or ()), *self.assets.values()],
+            assets={name: delivered_asset(pipeline, name) for name in found.clusters},
+            asks=asks,
             **{**RETRIES, "owner": found.owner, **kwargs},
         )
-        self.asks = _asks(window_start, window_end, clusters, rate_limit)
-        _check_window(self.get_dag(), found, self.asks)
-        if found.notify:
-            ended = partial(RunEnded, found, folder, resolved_by=self.task_id, key=_RUN)
-            self.on_success_callback = [*self.on_success_callback, ended(failed=False)]
-            self.on_failure_callback = [*self.on_failure_callback, ended(failed=True)]
-            again = StepInTrouble(found, folder, resolved_by=self.task_id, key=_RUN)
-            self.on_retry_callback = [*self.on_retry_callback, again]
+        _check_window(self.get_dag(), found, asks)
+        tell_of_run(self)
 
     @classmethod
     def partial(cls, **kwargs: Any) -> NoReturn:
@@ -154,43 +139,6 @@ class ShipOperator(PipelineOperator):
             f"{cls.__name__}(task_id=name, pipeline=name)`. For windows, put a ShipTaskGroup with "
             "`window_start` and `window_end` into a mapped @task_group."
         )
-
-    @leaves_word
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Return the receipt. Raises StepFailed with the run's first cause."""
-        from shipper.asked import steps_of
-        from shipper_airflow.dags.step import Failure, failure_of, result_of
-
-        asked = {name: value for name, value in self.asks.items() if value}
-        run = self.resolve(context, asked, asked)
-        context["ti"].xcom_push(key=_RUN, value=run)
-        job = job_of(run, self.pipeline, self.config_dir, ())
-        job.steps = tuple(steps_of(self.pipeline, job))
-        folder, started = folder_of(job), runtime.now()
-        exit_code, child = self._run_child(job)
-        report = result_of(folder, REPORT, started)
-        if not isinstance(report, RunReport):
-            self._fail(
-                failure_of("the run", exit_code, None, folder, child.last_line)
-                or Failure("the run left no report [SHIP-003]", final=False)
-            )
-        steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
-        self._count(step for step in steps if step)
-        if report.first_cause:
-            failed = [step for step in steps[:-1] if step and step.status == "failed"]
-            # What is final on one cluster is no reason not to try again for another one.
-            final = exit_code == UsageError.exit_code or (
-                bool(failed) and all(step.final for step in failed)
-            )
-            self._fail(Failure(report.first_cause, final, said=True))
-        found = receipt(report, folder)
-        for cluster in found["clusters"]:
-            context["outlet_events"][self.assets[cluster]].extra = {
-                **{name: value for name, value in found.items() if name != "clusters"},
-                "cluster": cluster,
-                **found["clusters"][cluster],
-            }
-        return found
 
 
 def _folder(config: str | Path | None) -> Path:

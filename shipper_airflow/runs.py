@@ -95,7 +95,7 @@ def window_of(run: DagRun, known: Known) -> Span | None:
         window = window_of_run(
             known.schedule,
             known.settle,
-            run.conf or {},
+            {"partition_key": run.partition_key, **(run.conf or {})},
             interval,
             run.run_after,
             run.logical_date,

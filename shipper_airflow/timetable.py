@@ -13,6 +13,7 @@ from pendulum import DateTime, Duration, instance
 from shipper import runtime
 from shipper.config.schedule import Schedule
 from shipper.windows.schedule import Ticks
+from shipper.windows.window import partition_key
 from shipper_airflow.window import in_utc
 
 if TYPE_CHECKING:
@@ -30,23 +31,36 @@ class Windows(CronDataIntervalTimetable):
     A logical date that is a tick names the window that begins there, in scheduled and in manual
     runs. A manual run may therefore have the tick that the schedule comes to next.
 
+    A run of the schedule has its window as partition key, for Airflow's lists. Which keys its
+    assets get is decided when it has delivered: a run may complete several windows, or none. So
+    ``partitioned`` stays False: Airflow would announce the run's key whatever became of the window,
+    and give the run neither a data interval nor a logical date.
+
     A run of the schedule is named by its window: Airflow's own name tells when the run could begin,
     and its lists show nothing else of it. (A backfill's run has the window's end in its name;
     Airflow 3.3 asks no timetable for that.)"""
 
-    def __init__(self, cron: str, timezone: str, settle_seconds: float = 0.0) -> None:
+    partitioned_at_runtime = True
+
+    def __init__(
+        self, cron: str, timezone: str, settle_seconds: float = 0.0, *, together: bool = False
+    ) -> None:
         """Make the timetable. ``settle_seconds``: time between a window's end and its run
-        (`source.settle`)."""
+        (`source.settle`). ``together``: if windows are behind, the next run is over all that have
+        settled, up to a day."""
         super().__init__(cron, timezone)
         self._settle = Duration(seconds=settle_seconds)
+        self._together = together
 
     def serialize(self) -> dict[str, Any]:
-        return {**super().serialize(), "settle_seconds": self._settle.total_seconds()}
+        own = {"settle_seconds": self._settle.total_seconds(), "together": self._together}
+        return {**super().serialize(), **own}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Windows:
         """Read also what a version wrote that had no ``settle_seconds``: its tasks wait instead."""
-        return cls(data["expression"], data["timezone"], data.get("settle_seconds", 0.0))
+        settle, together = data.get("settle_seconds", 0.0), data.get("together", False)
+        return cls(data["expression"], data["timezone"], settle, together=together)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
@@ -54,12 +68,17 @@ class Windows(CronDataIntervalTimetable):
         info = super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )
-        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, and its
-        # windows are over.
-        return (
-            info
-            if info is None or restriction.latest
-            else info._replace(run_after=info.run_after + self._settle)
+        # A backfill alone asks up to a last date. Airflow names its runs by `run_after`, its
+        # windows are over, and it refuses a run with both a logical date and a key.
+        if info is None or info.data_interval is None or restriction.latest:
+            return info
+        start, end = info.data_interval
+        if self._together:
+            settled = self._ticks().last_closed(in_utc(_now() - self._settle)).end
+            most = self._align_to_prev(start + Duration(days=1))
+            end = max(end, min(instance(settled), most))
+        return DagRunInfo(
+            end + self._settle, DataInterval(start, end), partition_key=partition_key(start)
         )
 
     def run_info_from_dag_run(self, *, dag_run: DagRun) -> DagRunInfo:
@@ -77,14 +96,15 @@ class Windows(CronDataIntervalTimetable):
 
         session = object_session(dag_run)
         if session is None:
-            return super().run_info_from_dag_run(dag_run=dag_run)
+            return self._info_of(dag_run)
         of_dag = select(DagRun).where(DagRun.dag_id == dag_run.dag_id)
         scheduled = of_dag.where(DagRun.run_type == DagRunType.SCHEDULED)
         last = session.scalar(scheduled.order_by(DagRun.logical_date.desc()).limit(1))
-        found = super().run_info_from_dag_run(dag_run=last or dag_run)
+        found = self._info_of(last or dag_run)
         coming = select(DagModel.next_dagrun).where(DagModel.dag_id == dag_run.dag_id)
         at = dag_run.logical_date
-        if at and at == session.scalar(coming):  # the next run of the schedule has its logical date
+        # A run of another kind has the logical date of the schedule's next one.
+        if at and dag_run is not last and at == session.scalar(coming):
             found = self._window_from(instance(at))
         if not found.data_interval:
             return found
@@ -95,6 +115,14 @@ class Windows(CronDataIntervalTimetable):
         while (start := self._following(found.data_interval)) in taken:
             found = self._window_from(start)
         return found
+
+    def _info_of(self, run: DagRun) -> DagRunInfo:
+        """Return what the run says of itself. Airflow's own function finds no data interval in a
+        run with a partition key."""
+        if run.data_interval_start is None or run.data_interval_end is None:
+            return super().run_info_from_dag_run(dag_run=run)
+        window = (instance(run.data_interval_start), instance(run.data_interval_end))
+        return DagRunInfo(instance(run.run_after), DataInterval(*window))
 
     def _window_from(self, start: DateTime) -> DagRunInfo:
         return DagRunInfo.interval(start=start, end=self._get_next(start))

@@ -10,7 +10,7 @@ from typing import Any
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
 from shipper.windows.schedule import Ticks
-from shipper.windows.window import Window, parse_moment
+from shipper.windows.window import Window, parse_moment, partition_key
 
 
 def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
@@ -28,12 +28,13 @@ def window_of_run(
     asked_at: dt.datetime | None,
     logical_date: dt.datetime | None = None,
 ) -> Window:
-    """Return the window that a DAG run ships: the one that it was asked for, else its data
-    interval, else the schedule's window that had settled last when it was asked for.
+    """Return the window that a DAG run ships: the one that it was asked for, by its moments or its
+    partition key, else its data interval, else the schedule's window that had settled last when it
+    was asked for.
 
-    ``asked``: its params or its conf; ``interval``: its data interval; ``asked_at``: its
-    `run_after`. The answer is the same however often the run is cleared. Raises WindowError if the
-    run has no window, half of one, or an empty one."""
+    ``asked``: its params or its conf, with the run's ``partition_key``; ``interval``: its data
+    interval; ``asked_at``: its `run_after`. The answer is the same however often the run is
+    cleared. Raises WindowError if the run has no window, half of one, or an empty one."""
     start, end = asked.get("window_start"), asked.get("window_end")
     if bool(start) != bool(end):
         given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
@@ -44,6 +45,8 @@ def window_of_run(
         )
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
+    if key := asked.get("partition_key"):
+        return _window_of_key(schedule, key)
     opens, closes = (moment and in_utc(moment) for moment in interval)
     if opens and closes and opens < closes:
         found = Window(opens, closes)
@@ -68,6 +71,19 @@ def window_of_run(
         '"2026-11-01T07:00:00Z"}.',
         code="SHIP-224",
     )
+
+
+def _window_of_key(schedule: Schedule | None, key: str) -> Window:
+    window = Ticks(schedule).window_of(parse_moment(key)) if schedule else None
+    if window is None or partition_key(window.start) != key:
+        begins = f"A window begins at {partition_key(window.start)}. " if window else ""
+        raise WindowError(
+            f"the run's partition key {key!r} names no window of the pipeline's schedule. {begins}"
+            "Trigger the DAG with the begin of a window in UTC, or with `window_start` and "
+            "`window_end`.",
+            code="SHIP-224",
+        )
+    return window
 
 
 def in_utc(moment: dt.datetime) -> dt.datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, StrictBool, field_validator
 
@@ -24,10 +24,17 @@ class Schedule(Model):
     """First moment that belongs to a window (a date means midnight UTC). Without it the schedule
     begins with the latest window that had closed and settled when Airflow first saw the pipeline.
     """
-    catchup: StrictBool = True
+    catchup: StrictBool | Literal["together"] = True
     """True if every window of the schedule is run, in order: those between `start` and now, and
-    those that an outage or a pause left out. If false, Airflow continues after an outage with the
-    latest window that has closed and settled. `shipper gaps` lists the missing windows."""
+    those that an outage or a pause left out. `together`: the windows that are behind are shipped by
+    one run. Each is still noted, told and announced by itself, but the source gate judges all their
+    files together. If false, Airflow continues after an outage with the latest window that has
+    closed and settled. `shipper gaps` lists the missing windows."""
+    tasks: Literal["steps", "one"] = "steps"
+    """Tasks of a run in Airflow. `steps`: one for each step and cluster. `one`: a single task and a
+    single process, which cost less time and CPU: for schedules of minutes, or many small pipelines.
+    Results, notices and the page are the same. A retry begins with the plan, the clusters are
+    shipped to one after the other, and assets are updated when all of them have the window."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
     """Deadline of a scheduled run, counted from the close of its window, `source.settle` included.
     A run that has not ended by then is late. `notify` with `on: [late]` says so once for each

@@ -17,6 +17,7 @@ from shipper.errors import ShipperError, StepResultError
 from shipper.ledger.incarnations import without
 from shipper.ledger.inventory import figures
 from shipper.ledger.log import LedgerLog, ask_state
+from shipper.report.completed import completed, files_by_tick
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
@@ -119,4 +120,9 @@ def _judged(
     looked = not (account.read_back_passing or earlier.may_be_read_later)
     result = close_if_needed(result, meaning, looked=looked)
     earlier.remember(result, account)
+    if result.status != "failed" and not context.is_trial:
+        with context.phases("comparing"):
+            result.complete = completed(
+                context.own_runs_uri, pipeline, result, files_by_tick(planned, shipped)
+            )
     return result

@@ -34,7 +34,7 @@ from shipper.windows.window import Window, parse_window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks
 #: at everything.
-_REPORT_DAYS, _REPORT_WINDOWS = 7, 200
+_REPORT_DAYS, REPORT_WINDOWS = 7, 200
 
 
 class LastRun(BaseModel):
@@ -268,7 +268,7 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     first = max(min(began.values()), until - dt.timedelta(days=_REPORT_DAYS))
     windows = [
         window for window in Ticks(pipeline.schedule).windows(first, until) if window.end <= until
-    ][-_REPORT_WINDOWS:]
+    ][-REPORT_WINDOWS:]
     if not windows:
         return []
     looked_back = until + dt.timedelta(

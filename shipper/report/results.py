@@ -338,6 +338,18 @@ class Coverage(Result):
     the ledger."""
 
 
+class CompleteWindow(Result):
+    """A window of the schedule that is complete on the cluster."""
+
+    start: dt.datetime
+    end: dt.datetime
+    records: int = 0
+    """Records there of those of its files that were in the run's plan: of an earlier window, its
+    late files alone."""
+    sent: int = 0
+    """Records among these that this run sent."""
+
+
 class DeliveryGateResult(GateResult):
     step: str = "gate_delivery"
     cluster: str
@@ -346,6 +358,9 @@ class DeliveryGateResult(GateResult):
     window to them."""
     coverage: Coverage | None = None
     """Coverage; None if the gate could not be evaluated."""
+    complete: list[CompleteWindow] = []
+    """Windows that are complete with this run: its own ones, and earlier ones that were not
+    complete without it."""
     topics: list[TopicAccount] = []
     """The ship step's account with `ledger` and `read_back` filled in."""
     account: list[Count] = []

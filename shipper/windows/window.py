@@ -57,6 +57,12 @@ def parse_moment(text: str) -> dt.datetime:
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
+def partition_key(start: dt.datetime) -> str:
+    """Return the key of the window that begins at ``start``, in the form that Airflow's own
+    timetables write and its mappers read; in UTC, in which every hour has a name of its own."""
+    return f"{start.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def parse_window(text: str) -> Window:
     """Parse ``START/END``. Raises WindowError."""
     start, slash, end = text.partition("/")

@@ -57,9 +57,11 @@ from shipper_airflow.dags.notice import (
 )
 from shipper_airflow.dags.operators import (
     RESOLVE_WINDOW,
+    RUN,
     BrokenConfig,
     ResolveWindow,
     ShipperStep,
+    WholeRun,
 )
 from shipper_airflow.deadline import WindowClosed
 from shipper_airflow.timetable import EveryWindow, Windows
@@ -221,8 +223,42 @@ def pipeline_dag(
         **_end_of_patience(pipeline, config_dir),
     )
     with dag:
-        add_tasks(pipeline, config_dir, tuple(faults), pools)
+        if schedule and schedule.tasks == "one":
+            _add_one_task(pipeline, config_dir, tuple(faults), pools)
+        else:
+            add_tasks(pipeline, config_dir, tuple(faults), pools)
     return dag
+
+
+def _add_one_task(
+    pipeline: Pipeline, config_dir: Path, faults: tuple[str, ...], pools: Mapping[str, str]
+) -> None:
+    options: dict[str, Any] = {**_slot(next(iter(pools.values()), None)), **_time_limit(pipeline)}
+    task = WholeRun(
+        task_id=RUN,
+        pipeline=pipeline,
+        config_dir=config_dir,
+        assets={name: delivered_asset(pipeline.name, name) for name in pipeline.clusters},
+        faults=faults,
+        owner=pipeline.owner,
+        max_active_tis_per_dag=1,
+        **RETRIES,
+        **options,
+    )
+    tell_of_run(task)
+    task.params = ParamsDict()
+
+
+def tell_of_run(task: WholeRun) -> None:
+    """Have the pipeline's notices sent of what becomes of the task."""
+    pipeline, folder = task.pipeline, task.config_dir
+    if not pipeline.notify:
+        return
+    ended = partial(RunEnded, pipeline, folder, resolved_by=task.task_id, key=RUN)
+    again = StepInTrouble(pipeline, folder, resolved_by=task.task_id, key=RUN)
+    task.on_success_callback = [*task.on_success_callback, ended(failed=False)]
+    task.on_failure_callback = [*task.on_failure_callback, ended(failed=True)]
+    task.on_retry_callback = [*task.on_retry_callback, again]
 
 
 def add_tasks(
@@ -329,10 +365,9 @@ def _slot(pool: str | None) -> dict[str, str]:
 def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
     """Return the timetable: its runs are named by their windows and begin when these have
     settled."""
-    catches_up = schedule.catchup and not schedule.start
-    return (EveryWindow if catches_up else Windows)(
-        schedule.cron, schedule.timezone, settle_seconds
-    )
+    kind = EveryWindow if schedule.catchup and not schedule.start else Windows
+    together = schedule.catchup == "together"
+    return kind(schedule.cron, schedule.timezone, settle_seconds, together=together)
 
 
 def broken_dag(dag_id: str, faults: tuple[str, ...]) -> DAG:
@@ -359,8 +394,8 @@ def _faults(faults: Sequence[str]) -> str:
 
 
 def delivered_asset(pipeline: str, cluster: str) -> Asset:
-    """Return the asset that is updated when the cluster has a window of the pipeline, with the
-    receipt as the event's ``extra``."""
+    """Return the asset that is updated for each window of the pipeline that is complete on the
+    cluster: its begin is the event's partition key, and the receipt the ``extra``."""
     return Asset(f"shipper://{cluster}/{pipeline}")
 
 

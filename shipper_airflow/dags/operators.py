@@ -20,21 +20,25 @@ from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipExcept
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
-from shipper.errors import ConfigError, WindowError
+from shipper.errors import ConfigError, UsageError, WindowError
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper.windows.window import partition_key
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
 from shipper_airflow.window import opens_at, window_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.results import DeliveryGateResult, ShipResult
+    from shipper.report.results import DeliveryGateResult, RunReport, ShipResult
     from shipper.report.run_folder import RunFolder, StepResult
     from shipper.windows.window import Window
     from shipper_airflow.dags.step import Child, Failure
 
 log = logging.getLogger(__name__)
 RESOLVE_WINDOW = "resolve_window"
+RUN = "run"
+"""Task of a DAG that does a run in one task; and the key of the XCom by which that task's callbacks
+know which run it was."""
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
@@ -130,13 +134,18 @@ class PipelineOperator(BaseOperator):
         self._child: Child | None = None
         self._ships: list[ShipResult] = []
 
-    def resolve(
-        self, context: Context, params: Mapping[str, Any], conf: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the run's facts for its tasks: its window, its id and its options. ``params``: the
-        options, with defaults; ``conf``: without. Waits until the window has settled, unless the
-        window was named in the options. Raises StepFailed if there is no such window,
+    def resolve(self, context: Context, asks: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the run's facts for its tasks: its window, its id and its options. ``asks``: the
+        options; None: those of the DAG run, and its partition key. Waits until the window has
+        settled, unless the options name it. Raises StepFailed if there is no such window,
         AirflowRescheduleException."""
+        params: Mapping[str, Any]
+        if asks is None:
+            params, conf = context["params"], context["dag_run"].conf or {}
+            key = getattr(context["dag_run"], "partition_key", None)
+        else:
+            params = conf = {name: value for name, value in asks.items() if value}
+            key = None
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
@@ -146,7 +155,8 @@ class PipelineOperator(BaseOperator):
             run_after, at = (
                 getattr(context["dag_run"], name, None) for name in ("run_after", "logical_date")
             )
-            window = window_of_run(schedule, settle, params, interval, run_after, at)
+            named = {"partition_key": key, **params}
+            window = window_of_run(schedule, settle, named, interval, run_after, at)
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):
@@ -226,6 +236,18 @@ class PipelineOperator(BaseOperator):
 
         return lineage(self.pipeline, self.config_dir, self._ships)
 
+    def _announce(self, context: Context, asset: Asset, receipt: Mapping[str, Any]) -> None:
+        """Update the asset, once for each window that the run has completed on the cluster. If
+        there is none, nothing is updated: an event without a key starts DAGs that look at no window
+        and is an error to those that do."""
+        if keys := [window["key"] for window in receipt["windows"]]:
+            event = context["outlet_events"][asset]
+            event.extra = dict(receipt)
+            event.add_partitions(keys)
+        else:
+            self.outlets = [each for each in self.outlets if each != asset]
+        self.log.info("%s: %s", asset.uri, ", ".join(keys) or "no window is complete with this run")
+
     def _count(self, results: Iterable[StepResult]) -> None:
         from shipper.report.results import ShipResult
         from shipper_airflow.dags.step import emit
@@ -263,10 +285,7 @@ class ResolveWindow(PipelineOperator):
 
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any]:
-        if self.asks is None:
-            return self.resolve(context, context["params"], context["dag_run"].conf or {})
-        asked = {name: value for name, value in self.asks.items() if value}
-        return self.resolve(context, asked, asked)
+        return self.resolve(context, self.asks)
 
 
 class ShipperStep(PipelineOperator):
@@ -322,9 +341,9 @@ class ShipperStep(PipelineOperator):
             self._fail(failure)
         if result is None or self.step.partition(":")[0] not in (GATE_DELIVERY, REPORT):
             return None
-        found = receipt(result, folder)
+        found = receipt(result, folder, self.report_url)
         if self.asset is not None:
-            context["outlet_events"][self.asset].extra = found
+            self._announce(context, self.asset, found)
         return found
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
@@ -377,6 +396,69 @@ class ShipperStep(PipelineOperator):
         job = job_of(run, self.pipeline, self.config_dir, (self.step,))
         job.scheduled = job.scheduled and self.step == PLAN
         return job
+
+
+class WholeRun(PipelineOperator):
+    """Does all steps of a run in one task and one process. A retry ships the missing records."""
+
+    def __init__(
+        self,
+        *,
+        assets: Mapping[str, Asset],
+        asks: Mapping[str, Any] | None = None,
+        give_up_after_seconds: float | None = None,
+        faults: Sequence[str] = (),
+        outlets: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Make the task. ``assets``: of each cluster, updated when the run has succeeded; the
+        others as in :class:`ResolveWindow` and :class:`ShipperStep`."""
+        super().__init__(outlets=[*(outlets or ()), *assets.values()], **kwargs)
+        self.assets, self.asks = dict(assets), asks
+        self.give_up_after_seconds, self.faults = give_up_after_seconds, tuple(faults)
+
+    @leaves_word
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Return the receipt. Raises StepFailed with the run's first cause."""
+        from shipper.asked import steps_of
+
+        _refuse_broken(self.faults, self.log)
+        run = self.resolve(context, self.asks)
+        context["ti"].xcom_push(key=RUN, value=run)
+        job = job_of(run, self.pipeline, self.config_dir, ())
+        job.steps = tuple(steps_of(self.pipeline, job))
+        found = receipt(self._done(job), folder_of(job), self.report_url)
+        of_run = {name: value for name, value in found.items() if name != "clusters"}
+        for cluster, asset in self.assets.items():
+            delivered = found["clusters"].get(cluster, {"windows": []})
+            self._announce(context, asset, {**of_run, "cluster": cluster, **delivered})
+        return found
+
+    def _done(self, job: Job) -> RunReport:
+        """Run the job, and return its report. Raises StepFailed if the run failed."""
+        from shipper.report.results import RunReport
+        from shipper_airflow.dags.step import Failure, failure_of, gave_up, result_of
+
+        folder, started = folder_of(job), runtime.now()
+        exit_code, child = self._run_child(job, self.give_up_after_seconds)
+        report = result_of(folder, REPORT, started)
+        if child.gave_up and self.give_up_after_seconds:
+            self._fail(gave_up("the run", self.give_up_after_seconds))
+        if not isinstance(report, RunReport):
+            self._fail(
+                failure_of("the run", exit_code, None, folder, child.last_line)
+                or Failure("the run left no report [SHIP-003]", final=False)
+            )
+        steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
+        self._count(step for step in steps if step)
+        if report.first_cause:
+            failed = [step for step in steps[:-1] if step and step.status == "failed"]
+            # What is final on one cluster is no reason not to try again for another one.
+            final = exit_code == UsageError.exit_code or (
+                bool(failed) and all(step.final for step in failed)
+            )
+            self._fail(Failure(report.first_cause, final, said=True))
+        return report
 
 
 def pull(context: Context, task_id: str, key: str = "return_value") -> Any:
@@ -509,18 +591,19 @@ def folder_of(job: Job) -> RunFolder:
     )
 
 
-def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
+def receipt(result: StepResult, folder: RunFolder, report_url: str) -> dict[str, Any]:
     """Return the facts that a consumer of the asset's event needs to read the window, and those
-    that people ask about it: the committed records, the records that this run sent, its options,
-    the passed checks, and the address of the report (it is made when every cluster is done). Of a
-    run: its status, and those of each cluster."""
+    that people ask about it: the windows that the run has completed, the committed records, the
+    records that this run sent, its options, the passed checks, and the address of the report (it is
+    made when every cluster is done). Of a run: its status, and those of each cluster."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
     found: dict[str, Any] = {
         "window_start": result.window_start.isoformat(),
         "window_end": result.window_end.isoformat(),
         "run_id": result.run_id,
-        "report": folder.path("report.html"),
+        "report": report_url or folder.path("report.html"),
+        "results": folder.uri,
     }
     if isinstance(result, RunReport):
         delivered = {gate.cluster: _delivered(gate) for gate in result.delivery_gates}
@@ -534,6 +617,10 @@ def receipt(result: StepResult, folder: RunFolder) -> dict[str, Any]:
 
 def _delivered(gate: DeliveryGateResult) -> dict[str, Any]:
     return {
+        "windows": [
+            {"key": partition_key(window.start), **window.model_dump(mode="json")}
+            for window in gate.complete
+        ],
         "records": {topic.topic: topic.ledger for topic in gate.topics},
         "sent": {topic.topic: topic.delivered for topic in gate.topics},
         "before": {topic.topic: topic.before for topic in gate.topics},

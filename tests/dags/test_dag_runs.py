@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from dag_world import Config, FakeSpark, bag_of
+from dag_world import Config, FakeSpark, bag_of, told
 
 from shipper.config.pipeline import Pipeline
 from tests.waiting import slowness, wait_until
@@ -425,5 +425,59 @@ def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_
         {"logs.web": 0},
         {"files": "passed"},
     )
-    assert Path(extra["report"]).name == "report.html"
-    assert Path(extra["report"]).with_name("report.json").exists()
+    assert extra["report"].endswith(f"/{extra['run_id']}")
+    assert Path(extra["results"], "report.json").exists()
+    assert [(one["key"], one["end"]) for one in extra["windows"]] == [
+        ("2026-11-01T05:00:00", "2026-11-01T06:00:00Z")
+    ]
+
+
+def test_a_run_in_one_task_does_tells_and_announces_the_same(
+    config: Config, spark: FakeSpark, tmp_path: Path
+) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    notices = tmp_path / "notices"
+    entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [success]}}"
+    one = '{cron: "0 * * * *", start: 2026-11-01, tasks: one}'
+    config.pipeline("web", one, f"notify: [{entry}]\n")
+    spark.script(report=["gather"])
+    started = dt.datetime.now(dt.UTC)
+    done = run(clusters=["near"], rate_limit="5MB/s")
+    assert (done.state, states(done)) == ("success", {"run": "success"})
+    assert spark.steps == ["plan", "gate_source", "ship:near", "gate_delivery:near", "report"]
+    assert {call["rate_limit"] for call in spark.calls} == {"5MB/s"}
+    (told_once,) = told(notices)
+    assert "near" in told_once["text"]
+    with create_session() as session:
+        wanted = select(AssetEvent).where(AssetEvent.timestamp >= started)
+        events = [(one.asset.uri, one.partition_key, one.extra) for one in session.scalars(wanted)]
+    ((uri, key, extra),) = events
+    assert (uri, key) == ("shipper://near/web", "2026-11-01T05:00:00")
+    assert (extra["cluster"], extra["sent"]) == ("near", {"logs.web": 7})
+
+
+def test_a_run_in_one_task_that_fails_ships_the_rest_with_its_retry(
+    config: Config, spark: FakeSpark
+) -> None:
+    config.pipeline("web", '{cron: "0 * * * *", start: 2026-11-01, tasks: one}')
+    spark.script(ship_near=["fail", "ok"], report=["gather"])
+    assert run().state == "success"
+    assert spark.steps.count("plan") == 2
+    assert len({call["run_id"] for call in spark.calls}) == 2
+
+
+def test_a_run_that_completes_no_window_updates_no_asset(spark: FakeSpark) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    spark.script(gate_delivery_near=["left"])
+    started = dt.datetime.now(dt.UTC)
+    assert run().state == "success"
+    with create_session() as session:
+        wanted = select(AssetEvent).where(AssetEvent.timestamp >= started)
+        keys = [(one.asset.uri, one.partition_key) for one in session.scalars(wanted)]
+    assert keys == [("shipper://far/web", "2026-11-01T05:00:00")]

@@ -251,6 +251,43 @@ def test_which_closed_windows_are_due_at_first(
     ]
 
 
+@pytest.mark.parametrize(
+    ("behind", "windows"), [(1, [1]), (6, [6]), (30, [24, 6])], ids=["no", "6 hours", "a day"]
+)
+def test_windows_that_are_behind_are_taken_together_up_to_a_day(
+    config: Config, behind: int, windows: list[int]
+) -> None:
+    together = '{cron: "0 * * * *", catchup: together}'
+    due = runs_due(config, together, last_end=THIS_HOUR - behind * HOUR)
+    assert [(end - start).total_seconds() / 3600 for start, end in due] == windows
+    assert due[-1][1] == THIS_HOUR
+
+
+def test_a_run_over_windows_together_is_followed_by_the_window_behind_them(config: Config) -> None:
+    """The scheduler asks with the run that it has just made, whose logical date is still the next
+    one of the DAG."""
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunType
+
+    dag = stored_dag(config, '{cron: "0 * * * *", catchup: together}', "together")
+    with create_session() as session:
+        session.merge(DagBundleModel(name="dags-folder"))
+        keep_runs(session, THIS_HOUR, [(-6, DagRunType.SCHEDULED)], "together")
+        made = session.scalar(select(DagRun).where(DagRun.dag_id == "together"))
+        made.data_interval_end, made.partition_key = THIS_HOUR, "2026-11-22T00:00:00"
+        model = DagModel(dag_id="together", bundle_name="dags-folder")
+        model.next_dagrun = made.logical_date
+        session.add(model)
+        session.flush()
+        model.calculate_dagrun_date_fields(dag, reference_run=made)
+        found = model.next_dagrun, model.next_dagrun_partition_key
+        session.rollback()
+    assert found == (THIS_HOUR, f"{THIS_HOUR:%Y-%m-%dT%H:%M:%S}")
+
+
 MINUTES = ["0", "30", "*/15", "*/20", "*/7", "15,45"]
 HOURS = ["*", "2", "1-3", "*/2", "1,2", "2,3", "0-5", "*/5"]
 BERLIN = "cron: '{cron}', timezone: Europe/Berlin"

@@ -55,6 +55,15 @@ def test_no_window_is_a_clear_error(
         of_run(start, end, interval)
 
 
+def test_a_partition_key_names_its_window_and_nothing_else() -> None:
+    hourly = Schedule(cron="0 * * * *")
+    asked = {"partition_key": "2026-11-01T06:00:00"}
+    assert window_of_run(hourly, 600, asked, NONE, SEVEN).start == SIX
+    for key in ("2026-11-01T06:30:00", "2026-11-01", "six"):
+        with pytest.raises(WindowError, match=r"key|date"):
+            window_of_run(hourly, 600, {"partition_key": key}, NONE, SEVEN)
+
+
 @pytest.mark.parametrize(
     ("interval", "asked_at"), [((SEVEN, SEVEN), None), (NONE, SEVEN + dt.timedelta(minutes=10))]
 )

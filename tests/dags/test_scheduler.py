@@ -27,7 +27,8 @@ from shipper.report.markup import window as window_in_words
 pytestmark = [pytest.mark.airflow, pytest.mark.scheduler]
 
 DAY, TWO_MINUTES = dt.timedelta(days=1), dt.timedelta(minutes=2)
-SETTLE = dt.timedelta(minutes=2)
+SETTLE, HOUR = dt.timedelta(minutes=2), dt.timedelta(hours=1)
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -291,6 +292,7 @@ def test_schedule_backfill_trigger_and_stop(
         follow(standalone, "web", "by_hand", Console(quiet=True))
 
     remove_the_file_during_a_run(standalone, config, spark, today, notices)
+    another_team_starts_when_a_day_is_complete(standalone, config, spark, yesterday)
 
 
 def remove_the_file_during_a_run(
@@ -334,6 +336,51 @@ def remove_the_file_during_a_run(
         ],
     )
     assert "config/pipelines/web.yaml is gone" in failure
+
+
+def another_team_starts_when_a_day_is_complete(
+    airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
+) -> None:
+    """By the example. Of the first day 24 windows are tried and 23 of them complete, by one run;
+    the last one by a later run, which is asked for by its partition key."""
+    example = EXAMPLES / "downstream" / "web_access_day.py"
+    text = example.read_text().replace("frankfurt", "near").replace("web_access", "hours")
+    (airflow.dags / "hours_day.py").write_text(text)
+    spark.script(gate_delivery_near=["left", "ok"])
+    (spark.folder / "calls").unlink(missing_ok=True)  # the words are for calls to come
+    config.pipeline("hours", '{cron: "0 * * * *", start: 2099-01-01}', settle="0s")
+
+    def parsed() -> set[str]:
+        return {dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"]}
+
+    wait_for(airflow, lambda: {"hours", "hours_day"} <= parsed())
+    for dag_id in ("hours", "hours_day"):
+        until_taken(airflow, lambda dag_id=dag_id: airflow.cli("dags", "unpause", dag_id, "--yes"))
+
+    def keys() -> Counter[str]:
+        found = airflow.call("GET", "assets/events?limit=200")["asset_events"]
+        return Counter(one["partition_key"] for one in found if one["source_dag_id"] == "hours")
+
+    def days() -> list[str]:
+        runs = airflow.call("GET", "dags/hours_day/dagRuns")["dag_runs"]
+        return [run["partition_key"] for run in runs]
+
+    def ask(body: dict[str, Any]) -> None:
+        until_taken(airflow, lambda: airflow.call("POST", "dags/hours/dagRuns", body))
+
+    def hour(at: int) -> str:
+        return f"{day + at * HOUR:%Y-%m-%dT%H:%M:%S}"
+
+    near, far = Counter(hour(n) for n in range(1, 24)), Counter(hour(n) for n in range(24))
+    wide = {"window_start": day.isoformat(), "window_end": (day + DAY).isoformat()}
+    ask({"logical_date": None, "conf": wide, "dag_run_id": "wide"})
+    wait_for(airflow, lambda: keys() == near + far, within_seconds=400)
+    assert days() == []
+    ask({"logical_date": None, "partition_key": hour(0), "dag_run_id": "late"})
+    wait_for(airflow, lambda: days() == [f"{day:%Y-%m-%d}"], within_seconds=400)
+    late = Counter({hour(0): 2})
+    wait_for(airflow, lambda: keys() == near + far + late)
+    assert days() == [f"{day:%Y-%m-%d}"]
 
 
 @pytest.mark.long
