@@ -37,7 +37,7 @@ class Clouds:
     """
 
     def __init__(self, issuer: OidcIssuer) -> None:
-        """Credentials of STS, tokens and sessions live as long as the issuer's tokens; those of an
+        """Credentials of STS, and what they sign, live as long as the issuer's tokens; those of an
         instance an hour, since AWS's library would go on using shorter ones after their end."""
         self._issuer = issuer
         self.given: Counter[str] = Counter()

@@ -133,9 +133,11 @@ def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
     clouds.given.clear()
     ship = _Ship(tmp_path, kafka.bootstrap, kafka.far_bootstrap, MSK)
     ship.killed_and_run_again(clouds.environment(identity, web_identity))
-    most_processes = 4  # twice a driver and a worker
-    assert clouds.given[identity] >= (2 if identity == "instance" else most_processes + 1)
-    assert max(login.logins.values()) >= 3, "open connections were logged in again"
+    if identity == "instance":  # its tokens live for a quarter of an hour
+        assert clouds.given[identity] >= 2
+    else:
+        assert clouds.given[identity] > 4, "more than one for a driver and a worker, twice"
+        assert max(login.logins.values()) >= 3, "open connections were logged in again"
     assert login.refused == 0
 
 
