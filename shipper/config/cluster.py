@@ -61,8 +61,10 @@ class Delivery(Model):
     guarantee: Literal["exactly_once", "at_least_once", "prefer_exactly_once"] = "exactly_once"
     """`exactly_once`: a chunk's records and its ledger record commit in one Kafka transaction.
     `at_least_once`: no transactions. The ledger record follows the acknowledgement of the records,
-    so a fault duplicates at most the chunks in flight. `prefer_exactly_once`: `at_least_once` only
-    if the cluster has no transactions; the report says which was used."""
+    so a fault duplicates at most the chunks in flight; the report counts what may be there twice,
+    and each record has the headers `shipper-chunk` and `shipper-number`. `prefer_exactly_once`:
+    `at_least_once` only if the cluster or a topic takes no transactions; the report says which was
+    used."""
     ordering: Literal["none", "file"] = "none"
     """`file`: records of a file keep their order within a partition, also across retries. This
     costs throughput: a single task reads the files one after the other, and each file goes to one
@@ -218,6 +220,10 @@ class Cluster(Model):
     """Airflow pool from which each ship to the cluster takes a slot: the number of slots limits the
     pipelines that ship there at once. The pool must exist: `airflow pools set kafka_frankfurt 4
     'ships to frankfurt'`. By default Airflow's `default_pool`, like all other tasks."""
+    idempotence: bool = True
+    """`false`: the brokers take no idempotent producer, as Confluent Freight's. Then no run ships
+    exactly once there (`delivery.guarantee`), and the ledger's records are written without, too.
+    `shipper doctor` finds out."""
     ledger: Ledger = Ledger()
     schema_registry: SchemaRegistry | None = Field(default=None, repr=False)
     """Schema Registry, for pipelines with `records.avro`."""

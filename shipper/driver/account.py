@@ -18,7 +18,7 @@ from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
-from shipper.worker.receipt import Receipt, SplitReceipt
+from shipper.worker.receipt import MOST_NAMED, Receipt, SplitReceipt
 
 _NOTED_THROTTLING_SECONDS = 5.0
 
@@ -94,6 +94,7 @@ class ReceiptAccount:
             f"{batch_bytes:,} bytes in the end (uncompressed)."
             for topic, batch_bytes in lowered.items()
         ]
+        result.notes += duplicate_notes(receipts, result)
         result.notes += throttling_notes(receipts, result.cluster)
         result.notes += [
             f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the topic "
@@ -106,6 +107,20 @@ class ReceiptAccount:
             result.ship_seconds = max(ends) - min(starts)
         result.lane_timeline = lane_timeline(receipts)
         result.lane_accounts = lane_accounts(receipts)
+
+
+def duplicate_notes(receipts: Iterable[Receipt], result: ShipResult) -> list[str]:
+    """Name what a ship without transactions may have doubled."""
+    if not result.possible_duplicates:
+        return []
+    named = [label for receipt in receipts for label in receipt.doubtful]
+    more = " and others" if len(named) > MOST_NAMED else ""
+    return [
+        f"Shipped at least once: up to {plural(result.possible_duplicates, 'record')} may be there "
+        "twice, since they were sent again after a fault, or after a task or run that did not end. "
+        "Consumers know them by the headers `shipper-chunk` and `shipper-number`. They are of "
+        f"{'; '.join(named[:MOST_NAMED])}{more}."
+    ]
 
 
 def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:

@@ -18,12 +18,12 @@ from shipper.driver.schemas import schema_problem
 from shipper.driver.topic_settings import contradictions
 from shipper.errors import ClusterError
 from shipper.kafka import tls
-from shipper.kafka.admin import TopicFacts
+from shipper.kafka.admin import NO_TRANSACTIONS, TopicFacts
 from shipper.kafka.client import GROUP, ClusterClient
 from shipper.kafka.connection import KafkaFault, connection, refusal
 from shipper.ledger.identity import LedgerIdentity
-from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CONTROL
+from shipper.ledger.log import SETTINGS, LedgerLog
+from shipper.ledger.records import CONTROL, PARTITIONS
 from shipper.ledger.rights import Right, ledger_rights, rights, transactional_prefix
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.report.markup import plural
@@ -287,25 +287,35 @@ class ExaminedCluster(Examined):
     def _may_create(self, right: Right) -> Finding:
         missing = f"the ledger topic {right.name} does not exist yet"
         try:
-            self.client.try_to_create(right.name, self.cluster.ledger.replication_factor)
+            self.client.try_to_create(right.name, SETTINGS, self.cluster.ledger.replication_factor)
         except KafkaFault as fault:
             remedy = (
                 self._grant(right, right.operations)
                 if "AUTHORIZATION" in fault.name
-                else "see `ledger` in the cluster's file"
+                else (
+                    "see `ledger` in the cluster's file. If the cluster makes new topics without "
+                    "compaction, create the ledger as a classic topic with "
+                    f"{PARTITIONS} partitions and {', '.join(map('='.join, SETTINGS.items()))}, "
+                    "and set `ledger.create: false`"
+                )
             )
             return failed(f"{missing}, and could not be created: {fault.text}", remedy)
         return ok(f"{missing}; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
         prefix = transactional_prefix(self.of.key, self.name)
-        if self.of.delivery.guarantee == "at_least_once":
-            yield skipped("`delivery.guarantee` is at_least_once")
+        known = self.client.topics()
+        topics = [topic for topic in self.of.needed_topics() if topic in known]
+        any_topic = next(iter(topics), self.cluster.ledger_topic(self.of.key))
+        if self.of.delivery.guarantee == "at_least_once" or not self.cluster.idempotence:
+            yield from self._idempotence(any_topic)
             return
         try:
-            self.client.try_transactions(self.cluster.ledger_topic(self.of.key), f"{prefix}doctor")
+            self.client.try_transactions(any_topic, f"{prefix}doctor", topics)
         except KafkaFault as fault:
-            if "AUTHORIZATION" in fault.name:
+            if fault.name in NO_TRANSACTIONS:
+                yield self._without_transactions(prefix, topics, fault)
+            elif "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
                 yield failed(
                     f"the user lacks Write on transactional ids that begin with {prefix}",
@@ -314,7 +324,45 @@ class ExaminedCluster(Examined):
             else:
                 yield failed(f"no transactional producer can be opened: {fault}", _NAMED_THERE)
         else:
-            yield ok(f"a producer whose id begins with {prefix} can be opened")
+            yield ok(f"a producer whose id begins with {prefix} can be opened, for all topics")
+
+    def _without_transactions(self, prefix: str, topics: list[str], fault: KafkaFault) -> Finding:
+        """Name the topics that take no transactions."""
+        refusing = []
+        for topic in topics:
+            try:
+                self.client.try_transactions(topic, f"{prefix}doctor", [topic])
+            except KafkaFault:
+                refusing.append(topic)
+        said = f"these topics take no transactions: {', '.join(refusing)} ({fault})"
+        if self.of.delivery.guarantee == "prefer_exactly_once":
+            return warning(said, "this pipeline ships at least once here; its report says so")
+        return failed(
+            said,
+            "set `delivery.guarantee: at_least_once` in the pipeline: see docs/how-to/"
+            "clusters-without-transactions.md",
+        )
+
+    def _idempotence(self, topic: str) -> Iterator[Finding]:
+        """Look whether the brokers take the producer that writes the ledger."""
+        if not self.cluster.idempotence:
+            if self.of.delivery.guarantee == "exactly_once":
+                yield failed(
+                    "`idempotence: false` in the cluster's file rules out transactions",
+                    "set `delivery.guarantee: at_least_once` in the pipeline",
+                )
+            else:
+                yield ok("not asked for, nor idempotent producers (`idempotence: false`)")
+            return
+        try:
+            self.client.try_idempotence(topic, self.client.answer_seconds(topic))
+        except KafkaFault as fault:
+            yield failed(
+                f"the brokers take no idempotent producer: {fault.text}",
+                "set `idempotence: false` in the cluster's file",
+            )
+        else:
+            yield ok("not asked for; the ledger's producer, which is idempotent, can be opened")
 
     def group(self) -> Iterator[Finding]:
         right = Right("group", GROUP, ("Describe",))

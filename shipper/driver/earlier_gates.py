@@ -54,7 +54,7 @@ class DeliveryReader:
                 ship,
                 ledger,
                 account,
-                ReadBack(self._cluster),
+                ReadBack(self._cluster, committed=ship.guarantee == "exactly_once"),
                 lambda: self._others(check, ship, since=ends is None),
                 ends,
             )

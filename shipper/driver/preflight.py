@@ -118,14 +118,18 @@ def is_transactional(
 ) -> bool:
     """Return True if the pipeline ships exactly once to the cluster. ``topic``: any existing topic.
     Raises ClusterError."""
-    match pipeline.delivery.guarantee:
-        case "exactly_once":
-            return True
-        case "prefer_exactly_once":
-            return client.has_transactions(
-                topic, f"{original(pipeline.key)}.{cluster.name}.preflight"
-            )
-    return False
+    guarantee = pipeline.delivery.guarantee
+    if guarantee == "exactly_once" and not cluster.idempotence:
+        raise ClusterRefuses(
+            f"cluster {cluster.name}: `idempotence: false` in clusters/{cluster.name}.yaml rules "
+            f"out transactions, and pipeline {pipeline.name} is to ship exactly once. Nothing was "
+            "sent. Set `delivery.guarantee: at_least_once`.",
+            code="SHIP-410",
+        )
+    if guarantee == "prefer_exactly_once" and cluster.idempotence:
+        probe = f"{original(pipeline.key)}.{cluster.name}.preflight"
+        return client.has_transactions(topic, probe, list(pipeline.needed_topics()))
+    return guarantee == "exactly_once"
 
 
 def _check_partitions(

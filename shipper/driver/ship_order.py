@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from shipper.config.cluster import Cluster
@@ -61,6 +62,8 @@ def ship_order(
         quarantine=QuarantineOrder(quarantine.topic, quarantine.keep_bytes) if quarantine else None,
         tasks=pipeline.tasks,
         in_order=delivery.ordering == "file",
+        doubtful_bytes=math.inf if taken.after_unended else 0.0,
+        memory_bytes=delivery.memory_bytes,
         stall_seconds=delivery.stall_seconds,
         rate_limit_bytes=ready.rate_limit_bytes,
         ratio=plan.sample_ratio,

@@ -30,15 +30,23 @@ from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import NO_TOPIC_ID, read_answers
-from shipper.kafka.transaction import fence
+from shipper.kafka.transaction import fence, try_topics
 
 log = logging.getLogger("shipper.kafka")
 
 #: For a moment after a topic was created, or while a leader moves.
 _NO_LEADER_YET = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
-#: Answers of a broker without transactions. Any other error, such as a slow coordinator's, does not
-#: decide that.
-_NO_TRANSACTIONS = ("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION")
+#: Answers of a broker without transactions, or with a topic that takes none. Any other error, such
+#: as a slow coordinator's, does not decide that.
+NO_TRANSACTIONS = (
+    "_UNSUPPORTED_FEATURE",
+    "UNSUPPORTED_VERSION",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "INVALID_REQUEST",
+    "TOPIC_EXCEPTION",
+    "POLICY_VIOLATION",
+)
+_REFUSED_SECONDS = 0.5
 _RTT_HOLDS_SECONDS = 600.0
 _AGAIN_SECONDS = 5.0
 _FIRST_SLICE_SECONDS, _SLICE_SECONDS = 0.5, 3.0
@@ -404,14 +412,17 @@ class ClusterAdmin(ClientOwner):
             raise self._refused(f"{what}: ") or ClusterError(f"cluster {self._name}: {what}: {why}")
         return found.ids
 
-    def has_transactions(self, topic: str, transactional_id: str) -> bool:
-        """Return True if a transactional producer can be initialised. ``topic``: any that exists;
-        ``transactional_id``: one that nobody else has. Raises ClusterError when this cannot be
-        decided right now, as while the coordinator does not answer."""
+    def has_transactions(
+        self, topic: str, transactional_id: str, topics: Sequence[str] = ()
+    ) -> bool:
+        """Return True if a transactional producer can be initialised, and ``topics`` take its
+        records. ``topic``: any that exists; ``transactional_id``: one that nobody else has. Raises
+        ClusterError when this cannot be decided right now, as while the coordinator does not
+        answer."""
         try:
-            self.try_transactions(topic, transactional_id)
+            self.try_transactions(topic, transactional_id, topics)
         except KafkaFault as fault:
-            if fault.name in _NO_TRANSACTIONS:
+            if fault.name in NO_TRANSACTIONS:
                 log.info("no transactions: %s", fault)
                 return False
             raise ClusterError(
@@ -419,12 +430,21 @@ class ClusterAdmin(ClientOwner):
             ) from fault
         return True
 
-    def try_transactions(self, topic: str, transactional_id: str) -> None:
-        """Initialise a transactional producer; arguments as for :meth:`has_transactions`. Raises
-        KafkaFault."""
+    def try_transactions(
+        self, topic: str, transactional_id: str, topics: Sequence[str] = ()
+    ) -> None:
+        """Initialise a transactional producer, and add ``topics`` to a transaction that is aborted;
+        arguments as for :meth:`has_transactions`. Raises KafkaFault."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
-        until = runtime.monotonic() + self._timeout
-        fence(probe, transactional_id, topic, lambda: until)
+        ends = runtime.monotonic() + self._timeout
+        fence(probe, transactional_id, topic, lambda: ends)
+        if topics:
+            wait_seconds = self.answer_seconds(topic)
+            try_topics(probe, transactional_id, topics, wait_seconds, lambda: ends)
+
+    def answer_seconds(self, topic: str) -> float:
+        """Return a time in which a broker surely refuses what it cannot do. Raises ClusterError."""
+        return _REFUSED_SECONDS + 4 * self.rtt_seconds(topic)
 
     # What the user may do.
 
@@ -473,9 +493,18 @@ class ClusterAdmin(ClientOwner):
             for operation in found or ()
         }
 
-    def try_to_create(self, topic: str, replication_factor: int | None) -> None:
+    def try_to_create(
+        self, topic: str, settings: Mapping[str, str], replication_factor: int | None
+    ) -> None:
         """Ask whether a topic could be created, and create none. Raises KafkaFault."""
-        new = [NewTopic(topic, num_partitions=1, replication_factor=replication_factor or -1)]
+        new = [
+            NewTopic(
+                topic,
+                num_partitions=1,
+                replication_factor=replication_factor or -1,
+                config=dict(settings),
+            )
+        ]
         try:
             self._client.create_topics(new, request_timeout=self._timeout, validate_only=True)[
                 topic

@@ -22,7 +22,7 @@ from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, TopicMissing
 from shipper.kafka.admin import ClusterAdmin
-from shipper.kafka.connection import KafkaFault, call, make_client, to_fault
+from shipper.kafka.connection import KafkaFault, RefusedId, call, make_client, to_fault
 from shipper.kafka.outcomes import is_refusal, policy_for
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
@@ -136,6 +136,7 @@ class ClusterClient(ClusterAdmin):
     def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
         super().__init__(cluster, timeout_seconds)
         self._heard = {"error_cb": self._client_errors.hear}
+        self._is_idempotent = cluster.idempotence
         self._producer: Producer | None = None
         self._producer_lock, self._readers_lock = runtime.Lock(), runtime.Lock()
         self._readers: dict[tuple[str, int], _Reader] = {}
@@ -313,6 +314,20 @@ class ClusterClient(ClusterAdmin):
         first = consumer.poll(_POLL_SECONDS)
         return [] if first is None else [first, *consumer.consume(_MOST_MESSAGES, 0)]
 
+    def try_idempotence(self, topic: str, wait_seconds: float) -> None:
+        """Open an idempotent producer, and wait so long for a refusal. ``topic``: any that exists.
+        Raises KafkaFault."""
+        heard = RefusedId()
+        producer = make_client(
+            Producer, self._name, self._connection, {"enable.idempotence": True}, heard
+        )
+        call(producer.list_topics, topic, self._timeout)
+        deadline = runtime.monotonic() + wait_seconds
+        while runtime.monotonic() < deadline:
+            call(producer.poll, _POLL_SECONDS)
+            if heard.why:
+                raise KafkaFault("_UNSUPPORTED_FEATURE", heard.why)
+
     def append(self, topic: str, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
         """Write records outside any transaction, acknowledged by all in-sync replicas; return their
         offsets.
@@ -410,13 +425,18 @@ class ClusterClient(ClusterAdmin):
 
     def _log_producer(self, topic: str) -> Producer:
         """Return the producer. It is made on first use and kept, so that only the first record
-        waits for a connection and a producer id. Idempotent: a copy that a stalled connection
-        delivers late would come after newer records, and count in their place."""
+        waits for a connection and a producer id. Idempotent, if the brokers take that: a copy that
+        a stalled connection delivers late would come after newer records, and count in their
+        place. Without, one request is in flight at a time."""
         with self._producer_lock:
             if self._producer is None:
                 timeout_ms = int(self._timeout * 1000)
                 settings = {
-                    "enable.idempotence": True,
+                    **(
+                        {"enable.idempotence": True}
+                        if self._is_idempotent
+                        else {"max.in.flight": 1}
+                    ),
                     "linger.ms": 0,
                     "message.timeout.ms": timeout_ms,
                 }

@@ -150,6 +150,20 @@ class LogListener(ClientLog):
         super().log(level, text, *arguments)
 
 
+class RefusedId(ClientLog):
+    """Hears that brokers give an idempotent producer no id. librdkafka (2.16,
+    rdkafka_idempotence.c) asks again without end, and tells its log alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.why = ""
+
+    def log(self, level: int, text: str, *arguments: Any) -> None:
+        if level >= logging.WARNING and arguments and arguments[0] == "GETPID":
+            self.why = str(arguments[-1]).removesuffix(": retrying").partition("]: ")[2]
+        super().log(level, text, *arguments)
+
+
 class ClientErrors(Complaints):
     """The complaints of a client, as faults."""
 

@@ -196,7 +196,8 @@ TABLE: dict[str, ErrorPolicy] = {
     "UNSUPPORTED_VERSION": _refused("the broker is too old for this client"),
     "_UNSUPPORTED_FEATURE": _refused("the broker knows no transactions"),
     "INVALID_REQUEST": _refused(
-        "the broker cannot make sense of a request; client and broker do not fit"
+        "the topic takes no transactions (`shipper doctor` tells; `delivery.guarantee: "
+        "at_least_once` needs none), or client and broker do not fit"
     ),
     "TOPIC_EXCEPTION": _refused("no legal topic name; see the columns that `routes` makes it of"),
     "_INVALID_ARG": _refused("a setting or a record that librdkafka refuses"),

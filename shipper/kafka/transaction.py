@@ -40,6 +40,7 @@ _OPEN_SECONDS = 60.0
 #: Second request, which a new connection needs anyway; each further one would take a round trip.
 _MOST_LOOKED_UP = 1
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+_LOOK_SECONDS = 0.02
 
 
 class RightToShip(Generic[T]):
@@ -123,6 +124,15 @@ class _TransactionalProducer(LaneProducer):
         except KafkaFault as error:
             log.debug("abort before leaving: %s", error)
 
+    def wait_for_refusal(self, seconds: float) -> None:
+        """Raise KafkaFault if the transaction is refused within so long."""
+        ends = runtime.monotonic() + seconds
+        while runtime.monotonic() < ends:
+            self._serve()
+            if self._failed is not None:
+                raise self._cause(self._failed)
+            runtime.sleep(_LOOK_SECONDS)
+
     def _cause(self, fault: KafkaFault) -> KafkaFault:
         """Return the cause. When a transaction becomes abortable, librdkafka purges its records;
         only the next call to the transaction says why. It is safe to ask by committing, since a
@@ -186,6 +196,30 @@ def fence(settings: LaneSettings, transactional_id: str, topic: str, until: Unti
         new.close(until)
     finally:
         new.discard()
+
+
+def try_topics(
+    settings: LaneSettings,
+    transactional_id: str,
+    topics: Sequence[str],
+    wait_seconds: float,
+    until: Until,
+) -> None:
+    """Begin a transaction over partition 0 of the topics, wait so long for a refusal, and abort it.
+    No record is sent: each waits for its batch (`linger.ms`) until it is dropped. Raises
+    KafkaFault."""
+    producer = _TransactionalProducer(settings, transactional_id)
+    try:
+        producer.connect(until, *topics)
+        producer.init(until)
+        producer.begin()
+        with producer.faults():
+            for topic in topics:
+                producer.produce(topic, b"", None, 0)
+        producer.wait_for_refusal(wait_seconds)
+        producer.abort(until)
+    finally:
+        producer.discard()
 
 
 def _nothing() -> None:

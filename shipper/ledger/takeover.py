@@ -55,7 +55,7 @@ from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Fence
 from shipper.ledger.codec import encode_attempt, encode_generation
-from shipper.ledger.control import LaneCounts, ToFence, cover
+from shipper.ledger.control import Control, LaneCounts, ToFence, cover
 from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
@@ -85,6 +85,8 @@ class Takeover(LedgerState):
     """State of the run's files once no earlier run can write any more."""
 
     generation: int = -1
+    after_unended: bool = False
+    """See :class:`Announced`."""
     since: list[Entry] = field(default_factory=list)
     """Chunks that were committed after the takeover and read since."""
 
@@ -106,6 +108,8 @@ class Announced(NamedTuple):
     """Lanes of all runs before it."""
     earlier: list[GenerationKey]
     """Generations that can be forgotten once these lanes are fenced."""
+    after_unended: bool = False
+    """See :func:`left_doubt`."""
 
 
 def announce(
@@ -142,7 +146,19 @@ def announce(
     to_fence = now.to_fence(generation)
     for name, seen in before.to_fence().items():  # another run may have fenced some of them since
         cover(to_fence, name, seen.tasks, seen.lanes)
-    return Announced(generation, to_fence, now.earlier(generation, roots))
+    return Announced(generation, to_fence, now.earlier(generation, roots), left_doubt(before))
+
+
+def left_doubt(before: Control) -> bool:
+    """True if the latest run shipped at least once, and may have left records that the ledger does
+    not know: a task of it did not end, or none is known. The run before that one may then be to
+    blame."""
+    latest = before.generations.get(before.generation)
+    return (
+        latest is not None
+        and not latest.tasks
+        and (not before.attempts or bool(before.active_since()))
+    )
 
 
 def ids_of(pipeline: str, lanes: Mapping[str, LaneCounts]) -> list[str]:
@@ -352,4 +368,4 @@ def take_over(
     with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(ask_state(paths)).answer
-    return Takeover(**vars(state), generation=fenced.generation)
+    return Takeover(**vars(state), generation=fenced.generation, after_unended=fenced.after_unended)

@@ -274,7 +274,7 @@ class ShipResult(StepResult):
     parked: dict[str, int] = {}
     """Topic → records that had to wait for it at some time."""
     possible_duplicates: int = 0
-    """Records that were sent again after a fault (at least once)."""
+    """At least once: records that may be there twice, at most; the notes name their chunks."""
     lane_reopened: int = 0
     """Number of times that a lane was reopened (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []

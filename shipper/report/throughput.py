@@ -80,7 +80,7 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
         yield "Sent at least once, without transactions."
     if ship.possible_duplicates:
         again = plural(ship.possible_duplicates, "record")
-        yield f"{again} possibly duplicated: sent again after a fault."
+        yield f"Up to {again} may be there twice: see the notes."
     if ship.task_retries or ship.lane_reopened:
         retries = plural(ship.task_retries, "task retry", "task retries")
         yield f"{retries}, {plural(ship.lane_reopened, 'lane')} reopened."

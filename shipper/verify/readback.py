@@ -122,7 +122,12 @@ def _header(message: Message, name: str) -> bytes | None:
 class ReadBack:
     """One cluster, asked from outside."""
 
-    def __init__(self, cluster: Cluster, timeout_seconds: float = 15.0) -> None:
+    def __init__(
+        self, cluster: Cluster, timeout_seconds: float = 15.0, *, committed: bool = True
+    ) -> None:
+        """Connect. ``committed``: False for records that were sent without transactions, by
+        clusters whose topics may have none."""
+        self._isolation = "read_committed" if committed else "read_uncommitted"
         self._name = cluster.name
         self._connection = {"client.id": "shipper-readback", **client_settings(cluster)}
         self._timeout = timeout_seconds
@@ -227,7 +232,7 @@ class ReadBack:
                 del waiting[place]
         if not waiting:
             return seen
-        consumer = self._made(Consumer, _SETTINGS)
+        consumer = self._made(Consumer, {**_SETTINGS, "isolation.level": self._isolation})
         try:
             consumer.assign([TopicPartition(*place, positions[place]) for place in waiting])
             self._drain(
@@ -324,7 +329,6 @@ _SETTINGS: dict[str, Any] = {
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
     "check.crcs": True,
     "fetch.wait.max.ms": 10,
     "fetch.message.max.bytes": 4_000_000,

@@ -5,6 +5,8 @@ A chunk's values stay in Arrow until a batch is filled with them.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +113,29 @@ def _packed(array: pa.BinaryArray) -> PackedArray:
     found = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     # Empty values need no bytes, but no null pointer either.
     return PackedArray(found, data.address if data is not None else offsets.address)
+
+
+class NumberedHeaders(Sequence[list[Header]]):
+    """Headers of records that are sent without transactions: each record's own, and which record of
+    which split it is, so that consumers know one that comes twice."""
+
+    def __init__(
+        self, split: bytes, ordinals: Sequence[int], own: Sequence[Sequence[Header]] | None
+    ) -> None:
+        """``split``: what names the split, each time the same."""
+        digest = hashlib.blake2b(split, digest_size=8).hexdigest()
+        self._chunk = "shipper-chunk", digest.encode()
+        self._ordinals, self._own = ordinals, own
+
+    def __len__(self) -> int:
+        return len(self._ordinals)
+
+    def __getitem__(self, index: Any) -> Any:
+        own = itertools.repeat(()) if self._own is None else self._own[index]
+        return [
+            [*mine, self._chunk, ("shipper-number", b"%d" % (ordinal + 1))]
+            for mine, ordinal in zip(own, self._ordinals[index], strict=False)
+        ]
 
 
 def header_pairs(row: dict[str, bytes | None]) -> list[Header]:

@@ -42,7 +42,7 @@ from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
 from shipper.worker.chunk import Chunk
 from shipper.worker.rate import BURST_SECONDS, PACED_SHARE, PacedTransaction, SendSize
-from shipper.worker.receipt import LaneWork
+from shipper.worker.receipt import MOST_NAMED, LaneWork
 from shipper.worker.wire_size import WireSize
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class Lane:
         self._options = pool.options
         self._id = producer_id
         self._rotation = index + pool.options.first_partition
+        self._several_in_flight = not (
+            pool.options.settings.transactional or pool.options.in_order or pool.options.rate
+        )
         self._isolating: frozenset[str] = frozenset()
         """Topics that refused a batch that should have fitted: records that could be too large go
         alone."""
@@ -225,6 +228,8 @@ class Lane:
             self._note_done([chunk for chunk in left if chunk.ledger_key in committed])
             left = [chunk for chunk in left if chunk.ledger_key not in committed]
             self.work.retried_records += sum(chunk.records for chunk in left)
+            self.work.retried += [chunk.label for chunk in left if chunk.records]
+            del self.work.retried[MOST_NAMED:]
             queue += self._after(cause, left)
 
     def _note_done(self, committed: Sequence[Chunk]) -> None:
@@ -260,6 +265,10 @@ class Lane:
         first batch they would save two round trips, but a transaction that is ended by mistake
         (docs/adr/0006) would then leave a ledger that promises records which were never sent.
 
+        Without transactions several batches are in flight: such a producer does not spin. With
+        `ordering: file` they are not, since a batch that is sent again would come after its
+        successor.
+
         The rate limiter waits before the transaction begins, except for a part of the transaction's
         timeout. The broker would abort an open transaction that also waits for the other lanes'
         transactions, and it would be resent for ever.
@@ -279,10 +288,13 @@ class Lane:
                         self.work.buffer_wait_seconds += producer.write(
                             part.chunk, part.first, part.end, self._until
                         )
-                self._flush(producer)
+                if not self._several_in_flight:
+                    self._flush(producer)
                 self._paid_bytes += batch.size.wire_bytes
                 self._estimated_bytes += batch.size.uncorrected_bytes
                 self._charge(producer)
+            if self._several_in_flight:
+                self._flush(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
         if (

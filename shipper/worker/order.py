@@ -92,6 +92,8 @@ class LaneOptions:
     first_partition: int = 0
     """Partition where the rotation begins, so that parallel tasks do not all write to the same
     one."""
+    in_order: bool = False
+    """Records of a file keep their order in a partition."""
     rate: RateLimit | None = None
     topics: tuple[str, ...] = ()
     """Topics that will be written to, as far as known."""
@@ -146,6 +148,11 @@ class ShipOrder:
     tasks: int = 1
     in_order: bool = False
     """Records of a file keep their order in a partition."""
+    doubtful_bytes: float = 0.0
+    """Bytes of chunks at the beginning of a task, in the order of reading, that may be there though
+    the ledger does not know: without transactions, after a run that did not end."""
+    memory_bytes: int = 0
+    """Most bytes of chunks that a task has under way."""
     stall_seconds: float = 1800.0
     """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None

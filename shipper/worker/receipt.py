@@ -45,8 +45,14 @@ class LaneWork:
     reopened: int = 0
     retried_records: int = 0
     """Sent again after a fault."""
+    retried: list[str] = field(default_factory=list)
+    """The first of these chunks, for people."""
     buffer_wait_seconds: float = 0.0
     """Waiting for room in librdkafka's queue."""
+
+
+#: Chunks that a receipt names.
+MOST_NAMED = 20
 
 
 @dataclass
@@ -113,7 +119,9 @@ class Receipt:
     unconfirmed: dict[str, str] = field(default_factory=dict)
     """Topic → why its id is unknown, if some chunks carry none."""
     possible_duplicates: int = 0
-    """Records that were sent again after a fault (at least once)."""
+    """At least once: records that may be there twice, at most."""
+    doubtful: list[str] = field(default_factory=list)
+    """The first of their chunks, for people."""
     wire_bytes: int = 0
     throttled_seconds: float = 0.0
     """Seconds for which brokers throttled this task's connections, for example by a quota."""

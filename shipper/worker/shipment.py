@@ -24,7 +24,7 @@ from shipper.ledger.quarantine import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, Entry, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable
-from shipper.worker.chunk import Chunk, LazyColumn, header_pairs
+from shipper.worker.chunk import Chunk, LazyColumn, NumberedHeaders, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt, add_to
@@ -542,6 +542,9 @@ class _SliceShipment:
         **columns: Any,
     ) -> Chunk:
         split, at_commit, keyed = self._split.id, self._at_commit, columns.get("keys") is not None
+        if not self._order.lane_options.settings.transactional and "ordinals" in columns:
+            known = encode_chunk_key(self._order.pipeline, ChunkKey(split, 0, ""))
+            columns["headers"] = NumberedHeaders(known, columns["ordinals"], columns.get("headers"))
 
         def ledger_value(
             partition: int | None, topic_id: str | None

@@ -42,7 +42,7 @@ from shipper.worker.cut import Prefetch, split_slices
 from shipper.worker.order import ShipOrder
 from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
-from shipper.worker.receipt import Receipt, seal_error
+from shipper.worker.receipt import MOST_NAMED, Receipt, seal_error
 from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
@@ -120,9 +120,7 @@ def ship_task(
         max_topics=order.max_topics,
         seconds=common.deadline_seconds,
     )
-    shipment = TaskShipment(
-        order, fitting, receipt, submit=lanes.pool.submit, at_commit=lanes.at_commit
-    )
+    shipment = TaskShipment(order, fitting, receipt, submit=lanes.submit, at_commit=lanes.at_commit)
     try:
         depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
         with Prefetch(split_slices(batches, order.chunk_size_bytes, order.splits), depth) as slices:
@@ -237,6 +235,7 @@ class TaskLanes:
         self._receipt = receipt
         self._right = RightToShip(attempt.check)
         quarantine = order.quarantine
+        self._doubtful_bytes = order.doubtful_bytes
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
         self._settings = order.lane_options.settings
         patience = min(_IDS_SECONDS, self._settings.transaction_timeout_ms / 1000 / 4)
@@ -248,6 +247,7 @@ class TaskLanes:
             order.lane_options,
             limits=limits,
             first_partition=receipt.task,
+            in_order=order.in_order,
             topics=self._topics,
             topic_ids=self._topic_ids,
             rate=RateLimit(lambda: limit / attempt.active_tasks) if limit else None,
@@ -277,7 +277,20 @@ class TaskLanes:
             self.pool.rate.cap.hold(_NOTICE_SECONDS)
         if len(attempts.answer) == 1:
             return attempts.map(lambda _: [])
+        self._doubtful_bytes = max(self._doubtful_bytes, self._order.memory_bytes)
         return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
+
+    def submit(self, chunks: list[Chunk]) -> None:
+        """Submit the chunks to the pool; note those that may be there already, without
+        transactions: an earlier attempt reads in the same order, and had as many chunks under way
+        as its memory holds."""
+        if not self._settings.transactional and self._doubtful_bytes > 0:
+            for chunk in chunks:
+                self._doubtful_bytes -= chunk.size_bytes
+                self._receipt.possible_duplicates += chunk.records
+                if chunk.records and len(self._receipt.doubtful) < MOST_NAMED:
+                    self._receipt.doubtful.append(chunk.label)
+        self.pool.submit(chunks)
 
     def _settle(self) -> Decided[Container[bytes]]:
         """Return the keys of the committed chunks: after each fault each lane asks, reads what is
@@ -296,6 +309,9 @@ class TaskLanes:
         self.pool.drain()
         self._close(self._settings.transaction_timeout_ms / 1000)
         self.pool.raise_given_up()
+        if not self._settings.transactional:
+            with _going_on("later runs cannot be told right now that this task has ended"):
+                self._attempt.announce(ended=True)
 
     def abandon(self) -> None:
         """Abandon the ship after a failure: a commit that is under way may still be answered,
@@ -333,7 +349,8 @@ class TaskLanes:
             topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed
         }
         if not self._settings.transactional:
-            receipt.possible_duplicates = sum(work.retried_records for work in receipt.lanes)
+            receipt.possible_duplicates += sum(work.retried_records for work in receipt.lanes)
+            receipt.doubtful += [label for work in receipt.lanes for label in work.retried]
         receipt.wire_bytes = pool.sent().wire_bytes
         receipt.throttled_seconds = pool.rate.throttled_seconds
         receipt.last_at = runtime.time()
@@ -358,7 +375,7 @@ class TaskLanes:
                 looked_at = runtime.monotonic()
                 with _going_on("other tasks cannot be counted right now"):
                     self._attempt.count_tasks()
-        if self._order.rate_limit_bytes:
+        if self._order.rate_limit_bytes and self._settings.transactional:
             with _going_on("other tasks cannot be told right now that this one has ended"):
                 self._attempt.announce(ended=True)
 

@@ -533,6 +533,7 @@ MUTANTS = (
         "shipper/worker/order.py",
         (
             "_TASK_CODE = (\n"
+            '    "cloud_login.py",\n'
             '    "complaints.py",\n'
             '    "error_codes.py",\n'
             '    "errors.py",\n'
