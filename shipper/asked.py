@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import suggestion
-from shipper.config.units import parse_rate
+from shipper.config.units import parse_rate, plural, write_size
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import GateResult
 from shipper.report.run_folder import Asked
 from shipper.runner import CLOSED_GATE, PLAN, REPORT, Job, JobOptions, step_names
 
@@ -24,6 +26,38 @@ def skippable(pipeline: Pipeline) -> list[str]:
     decides which records a file becomes, and so must be the same in every run."""
     checks = [check.title for check in pipeline.gates.source if check.severity != "quarantine"]
     return list(dict.fromkeys([*checks, CLOSED_GATE]))
+
+
+SHIP_ANYWAY, SKIP_FAILED, LEAVE = "Ship all the same", "Skip the failed checks", "Leave it"
+"""Answers to a closed source gate (`gates.on_closed: ask`)."""
+
+
+def failed_checks(gate: GateResult, pipeline: Pipeline) -> list[str]:
+    """Return the checks that close the gate; empty if one of them cannot be skipped."""
+    failed = [
+        check.check for check in gate.checks if check.severity == "block" and not check.passed
+    ]
+    return failed if set(failed) <= set(skippable(pipeline)) else []
+
+
+def skips_for(answer: str, failed: Sequence[str], pipeline: Pipeline) -> tuple[str, ...]:
+    """Return the checks that the run skips by the answer; none for :data:`LEAVE`."""
+    if answer == SHIP_ANYWAY:
+        return tuple(name for name in skippable(pipeline) if name != CLOSED_GATE)
+    return tuple(failed) if answer == SKIP_FAILED else ()
+
+
+def question(gate: GateResult, planned: PlanResult) -> str:
+    """Return the facts that a person decides by: what failed, and how much is concerned."""
+    left = [file for file in planned.files if file.left]
+    size = sum(file.size_bytes for file in left)
+    found = [
+        f"- {check.check}: expected {check.expected}, observed {check.observed}"
+        for check in gate.checks
+        if not check.passed
+    ]
+    rows = f"{plural(len(left), 'file')} of {write_size(size)} would be shipped ({gate.scope})."
+    return "\n".join([*found, "", rows])
 
 
 def contradiction(asked: JobOptions, pipeline: Pipeline) -> str | None:

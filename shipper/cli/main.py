@@ -56,6 +56,7 @@ from shipper.cli.run_options import (
     SkipChecks,
     SkipReason,
     WindowText,
+    answered,
     new_job,
 )
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
@@ -511,6 +512,8 @@ def run(
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, job.pipeline, err)
     code, result = run_to_report(job, folder, as_json=as_json)
+    if not as_json and (again := answered(job, result)):
+        code, result = run_to_report(*again, as_json=as_json)
     try:
         if metrics:
             metrics.add(metrics_of_run(result, runtime.now()))

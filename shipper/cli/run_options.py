@@ -4,18 +4,31 @@ these options."""
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from dataclasses import replace
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 
 from shipper import runner, runtime
-from shipper.asked import contradiction, dry_runs_uri
+from shipper.asked import (
+    LEAVE,
+    SHIP_ANYWAY,
+    SKIP_FAILED,
+    contradiction,
+    dry_runs_uri,
+    failed_checks,
+    question,
+    skips_for,
+)
 from shipper.cli.console import err
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError, WindowError
+from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.runner import help_of
 from shipper.windows.expression import FORMS, is_relative, parse_expression
@@ -177,3 +190,27 @@ def new_job(
     if job.plan_only:
         job = replace(job, runs_uri=dry_runs_uri(job))
     return job, RunFolder(job.results_uri, pipeline.key, parsed.start, parsed.end, job.run_id)
+
+
+def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder] | None:
+    """Ask at the terminal what becomes of a closed source gate (`gates.on_closed: ask`), and return
+    the run that the answer wants. None: nobody is to be asked, or it is to be left."""
+    gate, planned, spec = report.gate_source, report.plan, job.pipeline
+    asks = spec.gates.on_closed == "ask" and not job.skip_checks and sys.stdin.isatty()
+    if not asks or not gate or not planned or gate.status != "failed":
+        return None
+    if not (failed := failed_checks(gate, spec)):
+        return None
+    err.say(f"The source gate is closed. Nothing was sent.\n{question(gate, planned)}")
+    answers = (SHIP_ANYWAY, SKIP_FAILED, LEAVE)
+    for number, text in enumerate(answers, 1):
+        err.say(f"  {number}  {text}")
+    choice = click.prompt("Which", default=3, type=click.IntRange(1, 3), err=True)
+    skips = skips_for(answers[choice - 1], failed, spec)
+    if not skips:
+        return None
+    reason = click.prompt("Reason", err=True)
+    why = f"{answers[choice - 1]}: {reason} ({getuser()}, {runtime.now():%Y-%m-%d %H:%M} UTC)"
+    again = replace(job, run_id=runner.new_run_id(), skip_checks=skips, skip_reason=why)
+    window = job.window_start, job.window_end
+    return again, RunFolder(again.results_uri, spec.key, *window, again.run_id)

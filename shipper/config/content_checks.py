@@ -393,6 +393,12 @@ class Gates(Model):
         default=(SumClosesCheck(check="sum_closes"),), min_length=1
     )
     """Checks after shipping, each kind once."""
+    on_closed: Literal["fail", "ask"] = "fail"
+    """What a closed source gate does. `fail`: the run fails. `ask`: the run waits for a person, in
+    Airflow's *Required actions* or at the terminal of `shipper run`: ship all the same, skip the
+    checks that failed, or leave it. Who decided, when and why is in the results."""
+    answer_within_seconds: Seconds = Field(default=14_400.0, alias="answer_within", gt=0)
+    """How long Airflow waits for the answer. Without one the run fails, as with `fail`."""
 
     @field_validator("delivery")
     @classmethod

@@ -416,6 +416,15 @@ class Pipeline(Model):
             refuse([(("settle",) if "settle_seconds" in given else (), why)])
         return source
 
+    @field_validator("gates")
+    @classmethod
+    def _one_task_asks_nobody(cls, gates: Gates, info: ValidationInfo) -> Gates:
+        schedule: Schedule | None = info.data.get("schedule")
+        if schedule and schedule.tasks == "one" and gates.on_closed == "ask":
+            why = "`ask` needs a task of its own for the gate: leave `schedule.tasks: one` out"
+            refuse([(("on_closed",), why)])
+        return gates
+
     @field_validator("records")
     @classmethod
     def _records_fit_the_format(cls, records: Records, info: ValidationInfo) -> Records:

@@ -58,6 +58,7 @@ from shipper_airflow.dags.notice import (
 from shipper_airflow.dags.operators import (
     RESOLVE_WINDOW,
     RUN,
+    AskingGate,
     BrokenConfig,
     ResolveWindow,
     ShipperStep,
@@ -283,7 +284,8 @@ def add_tasks(
     )
 
     def step(name: str, cluster: str | None = None, **options: Any) -> ShipperStep:
-        return ShipperStep(
+        asks_person = name == GATE_SOURCE and pipeline.gates.on_closed == "ask"
+        return (AskingGate if asks_person else ShipperStep)(
             task_id=name,
             step=f"{name}:{cluster}" if cluster else name,
             resolved_by=resolve.task_id,

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from shipper.report.account import RunStep
     from shipper.report.results import Gap, RunReport
+    from shipper.runner import Job
 
 log = logging.getLogger(__name__)
 _IN_TROUBLE = 5
@@ -245,6 +246,18 @@ class StepInTrouble:
                 told.add("trouble", [window], _now())
             except Exception:
                 log.exception("the notice cannot be noted as sent, and may be sent again")
+
+
+def tell_of_question(
+    pipeline: Pipeline, job: Job, subject: str, within: dt.timedelta, context: Context
+) -> None:
+    """Tell those who hear of failures that the source gate waits for a person's answer."""
+    window = Window(job.window_start, job.window_end)
+    until = moment(_now() + within)
+    own: str | None = getattr(context.get("ti"), "log_url", None)
+    link = own and f"{own.partition('?')[0]}/required_actions"
+    headline = f"The source gate is closed, and waits for an answer until {until}"
+    send(pipeline, _notice(pipeline, window, "failure", headline, subject, log=link), context)
 
 
 def run_timed_out(pipeline: Pipeline, config_dir: Path, context: Context) -> None:

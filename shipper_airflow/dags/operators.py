@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import Asset, BaseOperator, RetryDecision, RetryPolicy
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowRescheduleException,
+    AirflowSkipException,
+    TaskAwaitingInput,
+)
 
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, UsageError, WindowError
-from shipper.runner import GATE_DELIVERY, PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, JobOptions, new_run_id
 from shipper.windows.window import partition_key
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
 from shipper_airflow.window import opens_at, window_of_run
@@ -42,6 +46,9 @@ know which run it was."""
 T = TypeVar("T")
 FAILURE = "failure"
 """Key of the XCom with a failed task's words: ``at``, when it failed, and ``says``, why."""
+DECISION, ASKED = "decision", "asked"
+"""Keys of the XComs of a gate that asks: the options that a person's answer adds to the run, and
+the checks that were asked about."""
 #: Options of a run, in the form or as JSON.
 _SAME_NAME = (
     "reship",
@@ -76,15 +83,15 @@ class StepFailed(SystemExit):
         return self.message
 
 
-def leaves_word(execute: Callable[[Any, Context], T]) -> Callable[[Any, Context], T]:
+def leaves_word(execute: Callable[..., T]) -> Callable[..., T]:
     """Keep why and when a task failed as an XCom, for the run's notice: Airflow tells no other task
     of the run. A later attempt starts without it."""
 
     @functools.wraps(execute)
-    def run(self: Any, context: Context) -> T:
+    def run(self: Any, context: Context, **more: Any) -> T:
         try:
-            return execute(self, context)
-        except (AirflowSkipException, AirflowRescheduleException):
+            return execute(self, context, **more)
+        except (AirflowSkipException, AirflowRescheduleException, TaskAwaitingInput):
             raise
         except BaseException as error:
             says = (
@@ -338,6 +345,7 @@ class ShipperStep(PipelineOperator):
         if failure is None and self.step == REPORT:
             failure = self._of_the_run(context, result, folder)
         if failure is not None:
+            self._closed(context, job, result)
             self._fail(failure)
         if result is None or self.step.partition(":")[0] not in (GATE_DELIVERY, REPORT):
             return None
@@ -345,6 +353,9 @@ class ShipperStep(PipelineOperator):
         if self.asset is not None:
             self._announce(context, self.asset, found)
         return found
+
+    def _closed(self, context: Context, job: Job, result: StepResult | None) -> None:
+        """Do what the pipeline wants of a step that failed, before it does."""
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
         from shipper.asked import why_skipped
@@ -389,6 +400,9 @@ class ShipperStep(PipelineOperator):
                 f"this run has no window, so {self.step} has nothing to do. See the task "
                 f"{self.resolved_by}."
             )
+        if self.pipeline.gates.on_closed == "ask":
+            gate = f"{self.resolved_by.removesuffix(RESOLVE_WINDOW)}{GATE_SOURCE}"
+            run = {**run, **(pull(context, gate, DECISION) or {})}
         return run
 
     def _job(self, context: Context) -> Job:
@@ -396,6 +410,63 @@ class ShipperStep(PipelineOperator):
         job = job_of(run, self.pipeline, self.config_dir, (self.step,))
         job.scheduled = job.scheduled and self.step == PLAN
         return job
+
+
+class AskingGate(ShipperStep):
+    """A source gate that asks a person if it is closed (`gates.on_closed: ask`), by Airflow's own
+    operator for that. The task waits in the state *awaiting input*, without holding a worker, and
+    goes on with the answer: the gate is judged again, without what the person has it skip."""
+
+    def _closed(self, context: Context, job: Job, result: StepResult | None) -> None:
+        from airflow.providers.standard.operators.hitl import HITLOperator
+        from airflow.sdk import Param
+
+        from shipper.asked import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, question
+        from shipper.report.plan_result import PlanResult
+        from shipper.report.results import GateResult
+        from shipper_airflow.dags.notice import tell_of_question
+
+        if not isinstance(result, GateResult) or job.skip_checks:
+            return
+        if not (failed := failed_checks(result, self.pipeline)):
+            return
+        within = dt.timedelta(seconds=self.pipeline.gates.answer_within_seconds)
+        asks = HITLOperator(
+            task_id=self.task_id,
+            subject=f"{self.pipeline.name} {_window_of(job)}: the source gate is closed by "
+            f"{', '.join(failed)}",
+            body=question(result, folder_of(job).need(PLAN, PlanResult)),
+            options=[SHIP_ANYWAY, SKIP_FAILED, LEAVE],
+            defaults=LEAVE,
+            params={"reason": Param("", type="string", title="Reason", minLength=1)},
+            response_timeout=within,
+        )
+        context["ti"].xcom_push(key=ASKED, value=failed)
+        tell_of_question(self.pipeline, job, asks.subject, within, context)
+        asks.execute(context)
+
+    @leaves_word
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
+        """Go on with the answer. Raises StepFailed if it is to leave the window, or if there is
+        none."""
+        from shipper.asked import LEAVE, skips_for
+
+        failed: list[str] = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED) or []
+        answer = next(iter(event.get("chosen_options") or ()), LEAVE)
+        by = (event.get("responded_by_user") or {}).get("name")
+        skips = skips_for(answer, failed, self.pipeline)
+        if not skips or not by:
+            said = f"{by} leaves it" if by else "nobody has answered in time"
+            self._refuse(
+                f"the source gate is closed by {', '.join(failed)}, and {said}. Nothing was sent. "
+                "[SHIP-501]"
+            )
+        reason = " ".join(str((event.get("params_input") or {}).get("reason") or "").split())
+        why = f"{answer}: {reason or 'no reason given'} ({by}, {runtime.now():%Y-%m-%d %H:%M} UTC)"
+        context["ti"].xcom_push(
+            key=DECISION, value={"skip_checks": list(skips), "skip_reason": why}
+        )
+        self.execute(context)
 
 
 class WholeRun(PipelineOperator):

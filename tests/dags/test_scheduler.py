@@ -293,6 +293,7 @@ def test_schedule_backfill_trigger_and_stop(
 
     remove_the_file_during_a_run(standalone, config, spark, today, notices)
     another_team_starts_when_a_day_is_complete(standalone, config, spark, yesterday)
+    a_person_opens_a_closed_gate(standalone, config, spark, yesterday)
 
 
 def remove_the_file_during_a_run(
@@ -381,6 +382,32 @@ def another_team_starts_when_a_day_is_complete(
     late = Counter({hour(0): 2})
     wait_for(airflow, lambda: keys() == near + far + late)
     assert days() == [f"{day:%Y-%m-%d}"]
+
+
+def a_person_opens_a_closed_gate(
+    airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
+) -> None:
+    spark.script(gate_source=["fail", "ok"])
+    (spark.folder / "calls").unlink(missing_ok=True)
+    asks = "gates: {on_closed: ask, answer_within: 1h}\n"
+    config.pipeline("asks", '{cron: "0 * * * *", start: 2099-01-01}', asks, settle="0s")
+    wait_for(
+        airflow, lambda: "asks" in {dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"]}
+    )
+    until_taken(airflow, lambda: airflow.cli("dags", "unpause", "asks", "--yes"))
+    key = f"{day:%Y-%m-%dT%H:%M:%S}"
+    body = {"logical_date": None, "partition_key": key, "dag_run_id": "closed"}
+    until_taken(airflow, lambda: airflow.call("POST", "dags/asks/dagRuns", body))
+    task = "dags/asks/dagRuns/closed/taskInstances/gate_source"
+    wait_for(airflow, lambda: airflow.call("GET", task)["state"] == "awaiting_input")
+    answer = {"chosen_options": ["Skip the failed checks"], "params_input": {"reason": "a drill"}}
+    until_taken(airflow, lambda: airflow.call("PATCH", f"{task}/-1/hitlDetails", answer))
+    run = "dags/asks/dagRuns/closed"
+    wait_for(airflow, lambda: airflow.call("GET", run)["state"] in ("success", "failed"))
+    assert airflow.call("GET", run)["state"] == "success"
+    (ship,) = [call for call in spark.calls if call["step"] == "ship:near"]
+    assert ship["skip_checks"] == ["files"]
+    assert ship["skip_reason"].startswith("Skip the failed checks: a drill (")
 
 
 @pytest.mark.long

@@ -3,19 +3,34 @@ says of it."""
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shipper.asked import apply_options, contradiction, skippable
+from shipper.asked import (
+    LEAVE,
+    SHIP_ANYWAY,
+    SKIP_FAILED,
+    apply_options,
+    contradiction,
+    failed_checks,
+    skippable,
+    skips_for,
+)
+from shipper.cli.run_options import answered
 from shipper.config.pipeline import Pipeline
 from shipper.report.message import message
 from shipper.report.page import render
-from shipper.report.results import RunReport
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import CheckResult, GateResult, RunReport
 from shipper.report.run_folder import Asked
 from shipper.report.verdict import verdict
-from shipper.runner import JobOptions
+from shipper.runner import Job, JobOptions
 from tests.samples import reports as samples
+from tests.samples.results import NOON, common
 
 
 def pipeline(**changes: Any) -> Pipeline:
@@ -136,3 +151,35 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> 
         True,
     )
     assert "no result" not in render(report)
+
+
+def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine() -> None:
+    spec = pipeline()
+    failed = ["rows"]
+    assert skips_for(LEAVE, failed, spec) == ()
+    assert skips_for(SKIP_FAILED, failed, spec) == ("rows",)
+    assert skips_for(SHIP_ANYWAY, failed, spec) == ("files", "rows", "not_null(value)")
+    of_run = common() | {"status": "failed"}
+    for name, may in (("rows", ["rows"]), ("gate", [])):
+        check = CheckResult(check=name, severity="block", passed=False, expected="5", observed="1")
+        assert failed_checks(GateResult(step="gate_source", checks=[check], **of_run), spec) == may
+
+
+def test_the_terminal_asks_and_runs_again_with_the_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    check = CheckResult(check="rows", severity="block", passed=False, expected="5", observed="1")
+    of_run = common() | {"status": "failed"}
+    gate = GateResult(step="gate_source", checks=[check], **of_run)
+    report = RunReport(plan=PlanResult(**of_run), gate_source=gate, **of_run)
+    gates = {"source": [{"check": "rows", "min": 5}], "on_closed": "ask"}
+    spec = pipeline(gates=gates, runs_uri=str(tmp_path))
+    job = Job(spec, tmp_path, NOON.start, NOON.end, "r", ())
+    monkeypatch.setattr("sys.stdin", io.StringIO("2\na drill\n"))
+    assert answered(job, report) is None, "no terminal"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: sys.stdin.readline().strip())
+    again, folder = answered(job, report) or pytest.fail("it was answered")
+    assert again.skip_checks == ("rows",)
+    assert (again.skip_reason or "").startswith("Skip the failed checks: a drill (")
+    assert folder.run_id == again.run_id != "r"
