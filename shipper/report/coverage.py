@@ -89,7 +89,7 @@ def _coverage(
     return Coverage(
         start=start,
         end=plan.window_end,
-        looked_at=plan.started_at,
+        looked_at=plan.place,
         asked=planned is not None and planned.asked,
         uncovered=list(notes.values()),
     )

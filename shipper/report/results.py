@@ -328,7 +328,7 @@ class Coverage(Result):
     start: dt.datetime
     end: dt.datetime
     looked_at: dt.datetime | None = None
-    """Time at which the plan began to look; None: no plan did."""
+    """Place of the plan among the steps of all runs; None: no plan looked."""
     asked: bool = True
     """False if nobody could ask the cluster what it holds. Then files that were known to be missing
     stay so."""

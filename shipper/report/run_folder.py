@@ -85,6 +85,9 @@ class StepResult(Result):
     """True if later runs would fail likewise, so that none looks back at the window by itself."""
     started_at: dt.datetime
     finished_at: dt.datetime
+    placed_at: dt.datetime | None = None
+    """Place of the step among those of all runs: when it began or, if the clock of another machine
+    is ahead, just after what its runs had left by then. None: `started_at`."""
     asked: Asked | None = None
     """Options; None: only the window."""
     phases: dict[str, float] = {}
@@ -93,6 +96,10 @@ class StepResult(Result):
     source_requests: dict[str, int] = {}
     """Requests of the step to the object store that the files lie in: `LIST`, `HEAD`, `GET`. Of a
     step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
+
+    @property
+    def place(self) -> dt.datetime:
+        return self.placed_at or self.started_at
 
 
 def names_in(fs: fsspec.AbstractFileSystem, path: str) -> list[str]:
@@ -128,6 +135,9 @@ class RunFolder:
                 "`.`, `_` and `-`, and begin with a letter or digit."
             )
         self.run_id, self._beside = run_id, (runs_uri, pipeline)
+        self._left_before: dt.datetime | None = None
+        """Last moment, by whatever clock, at which a run had left a record before the step
+        began."""
         self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
 
     @staticmethod
@@ -204,12 +214,20 @@ class RunFolder:
 
     def begin(self, name: str, now: dt.datetime) -> dt.datetime:
         """Return when an attempt of a step begins: now, or just after the attempt whose result is
-        there, if that one's clock was ahead."""
+        there, if that one's clock was ahead. What the step leaves beside the runs comes after what
+        lies there now, whatever the clocks of workers say."""
+        from shipper.report.window_records import last_written
+
+        with contextlib.suppress(OSError, ValueError, ImportError):
+            self._left_before = last_written(*self._beside)
         with contextlib.suppress(StepResultError, ValidationError):
             if (text := self.read_text(f"{name}.json")) is not None:
                 before = StepResult.model_validate_json(text, extra="ignore")
-                return max(now, before.started_at + dt.timedelta(microseconds=1))
+                return _after(before.started_at, now)
         return now
+
+    def _place(self, at: dt.datetime) -> dt.datetime:
+        return _after(self._left_before, at)
 
     def write(self, name: str, result: StepResult) -> str:
         """Write an attempt's result, and make that of the latest attempt the step's; and beside the
@@ -221,6 +239,8 @@ class RunFolder:
         that dies before it looks leaves the wrong result behind, which :meth:`find` sees.
         """
         result.code = code_of(result.error)
+        if (place := self._place(result.started_at)) > result.started_at:
+            result.placed_at = place
         mine, text = _attempt_file(name, result.started_at), result.model_dump_json(indent=1) + "\n"
         self.write_text(mine, text)
         path, written = self.path(f"{name}.json"), ""
@@ -241,7 +261,9 @@ class RunFolder:
         from shipper.report.window_records import begun, write_records
 
         with self._reached():
-            write_records(*self._beside, [begun(window, self.run_id, at, others)])
+            record = begun(window, self.run_id, at, others)
+            placed = record.model_copy(update={"at": self._place(at)})
+            write_records(*self._beside, [placed])
 
     def find_later(self, name: str, result: R) -> R | None:
         """Return the step's result if an attempt that began after ``result``'s left one. Does not
@@ -301,6 +323,11 @@ class RunFolder:
         if result.status == "failed":
             raise StepResultError(f"step {name} failed: {result.error}")
         return result
+
+
+def _after(moment: dt.datetime | None, now: dt.datetime) -> dt.datetime:
+    """Return ``now``; just after ``moment`` if that is not before."""
+    return max(now, moment + dt.timedelta(microseconds=1)) if moment else now
 
 
 def _attempt_file(name: str, started_at: dt.datetime) -> str:

@@ -9,6 +9,9 @@ beside the runs.
 A file is written once, whole, and never again, so that runs at the same time need no lock. The
 results that it comes from may be removed: the state of every window follows from the records alone
 (:mod:`shipper.report.window_state`). The day is that on which the step ended.
+
+Records are folded in the order of their looks. A worker's clock may be wrong, so a step that begins
+reads which record was written last, and comes after it.
 """
 
 from __future__ import annotations
@@ -94,7 +97,8 @@ class WindowRecord(BaseModel):
     window_end: dt.datetime
     step: Step
     at: dt.datetime
-    """Time of the look; of a delivery gate, that of its plan. Records are folded in this order."""
+    """Place of the look among those of all runs (:attr:`StepResult.place`); of a delivery gate,
+    that of its plan. Records are folded in this order."""
     finished: dt.datetime
     cluster: str = ""
     """Cluster that it is about; empty: all but ``others``."""
@@ -162,7 +166,7 @@ def records_of(result: StepResult) -> list[WindowRecord]:
         "window_start": result.window_start,
         "window_end": result.window_end,
         "step": result.step,
-        "at": result.started_at,
+        "at": result.place,
         "finished": result.finished_at,
         "others": others,
         "error": (result.error or "") if failed else "",
@@ -245,7 +249,7 @@ def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> Wind
         lost = deleted_in_words(gate.recreated)
         return WindowRecord(**step, cluster=gate.cluster, recreated=lost)
     return WindowRecord(
-        **{**step, "at": look.looked_at or gate.started_at},
+        **{**step, "at": look.looked_at or gate.place},
         cluster=gate.cluster,
         start=look.start if look.start < look.end else None,
         passed=True,
@@ -273,7 +277,7 @@ def _all_learned(report: RunReport) -> list[WindowRecord]:
     passed = {
         gate.cluster
         for gate in gates
-        if gate.status != "failed" and gate.coverage and gate.coverage.looked_at == plan.started_at
+        if gate.status != "failed" and gate.coverage and gate.coverage.looked_at == plan.place
     }
     if not passed or passed != {planned.cluster for planned in plan.clusters}:
         return []
@@ -340,18 +344,31 @@ def write_records(runs_uri: str, pipeline: str, records: Sequence[WindowRecord])
     if not records:
         return
     one = records[0]
+    written = max(one.finished, one.at).astimezone(dt.UTC)
     whole = one.step == "report" and any(each.passed for each in records)
     parts = [
         RunFolder.name_of(one.window_start, one.window_end),
         f"{min(each.since for each in records):{_STAMP}}",
         one.run_id,
         _WHOLE if whole else one.step,
-        f"{one.finished.astimezone(dt.UTC):{_MOMENT}}",
+        f"{written:{_MOMENT}}",
         *([one.cluster] if len(records) == 1 and one.cluster else []),
     ]
-    day = f"{one.finished.astimezone(dt.UTC):{_DAY}}"
     text = _RECORDS.dump_json(list(records), exclude_defaults=True)
-    write_whole(f"{_folder(runs_uri, pipeline)}/{day}/{'~'.join(parts)}.json", text)
+    folder = f"{_folder(runs_uri, pipeline)}/{written:{_DAY}}"
+    write_whole(f"{folder}/{'~'.join(parts)}.json", text)
+
+
+def last_written(runs_uri: str, pipeline: str) -> dt.datetime | None:
+    """Return the last moment at which a record was written, by the clock of its writer; None if
+    there is none. Raises OSError."""
+    root = _folder(runs_uri, pipeline)
+    fs, path = fsspec.core.url_to_fs(root)
+    fs.invalidate_cache()
+    if not (days := names_in(fs, path)):
+        return None
+    files = filter(None, map(RecordFile.of, _names_of(fs, path, root, max(days))))
+    return max((file.written for file in files), default=None)
 
 
 def record_files(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from shipper.report.coverage import tick_window, touches
@@ -221,12 +222,14 @@ class _Fold:
         which began before it are dead: a pipeline ships to a cluster once at a time."""
         run = self.open.get(record.run_id)
         if record.step == "begun" and own:
-            self.open[record.run_id] = UnderWay(record.run_id, record.window, record.at)
+            self.open.pop(record.run_id, None)
+            self.open[record.run_id] = UnderWay(record.run_id, record.window, record.finished)
         elif record.passed:
             delivered = Window(record.since, record.window_end)
-            self._bury(lambda one: contains(delivered, one.window) and one.began <= record.at)
+            self._bury(lambda one: contains(delivered, one.window))
         elif record.step == "report" and run:
-            self._bury(lambda one: one.window == run.window and one.began <= run.began)
+            before = {*takewhile(lambda name: name != run.run_id, self.open), run.run_id}
+            self._bury(lambda one: one.window == run.window and one.run_id in before)
         elif run:
             self.open[record.run_id] = run._replace(error=record.error)
 
