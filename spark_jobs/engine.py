@@ -8,7 +8,7 @@ Java about files, and no more (docs/adr/0014).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from shipper import runtime, s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.decide import Beginning
 from shipper.driver.engine import Cause, Engine, FoundFile, Listed, ShipJob, ToSum
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
@@ -193,8 +192,8 @@ class SparkEngine(Engine):
     def look_at(self, files: Sequence[PlannedFile]) -> None:
         listing.look_at(self._hadoop, files, self._pipeline.source)
 
-    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
-        return listing.sum_up(self._hadoop, files, self._pipeline.source)
+    def sum_up(self, files: Sequence[ToSum]) -> None:
+        listing.sum_up(self._hadoop, files, self._pipeline.source)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         return listing.look_for(self._hadoop, paths, self._pipeline.source.wait_seconds)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import fnmatch
 from codecs import BOM_UTF8
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from shipper import runtime
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
-from shipper.driver.decide import Beginning
 from shipper.driver.engine import FoundFile, Listed, ToSum
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
@@ -27,8 +26,7 @@ from shipper.driver.formats import (
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import SourceUnreachable
 from shipper.ledger.heads import HEAD_BYTES, head_of
-from shipper.ledger.sums import ByteSum
-from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
@@ -272,21 +270,19 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source
             file.format, file.problem = found.format, found.problem
 
 
-def sum_up(hadoop: Hadoop, files: Sequence[ToSum], source: Source) -> list[Mapping[int, Beginning]]:
-    """Read the beginnings of files' content, of the given lengths: of tables, of the bytes as they
-    are stored. Note why a file cannot be read. A file system that does not answer is asked again
-    for `source.wait`."""
+def sum_up(hadoop: Hadoop, files: Sequence[ToSum], source: Source) -> None:
+    """Note the sums of the beginnings of files' content, of the given lengths: of tables, of the
+    bytes as they are stored; or why a file cannot be read. A file system that does not answer is
+    asked again for `source.wait`."""
     found = _ask_patiently(files, source, lambda some: _ask_sums(hadoop, some))
-    sums = list[Mapping[int, Beginning]]()
     for (file, _), one in zip(files, found, strict=True):
         if isinstance(one, _Unread):
             file.problem, file.passing = one.why, one.passing
-            one = {}
-        sums.append(one)
-    return sums
+        else:
+            file.beginnings += one
 
 
-def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[Mapping[int, Beginning] | _Unread]:
+def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[list[Beginning] | _Unread]:
     if not files:
         return []
     wanted = packed.number(len(files))
@@ -297,20 +293,20 @@ def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[Mapping[int, Begin
         for number in (file.size_bytes, file.modified_ms, len(lengths), *sorted(lengths)):
             wanted += packed.number(number)
     answer = packed.Unpacker(_folder(hadoop).sums(hadoop.conf, bytearray(wanted)))
-    found = list[Mapping[int, Beginning] | _Unread]()
+    found = list[list[Beginning] | _Unread]()
     for _, lengths in files:
         what, text = answer.number(), answer.text()
         if what != 1:
             found.append(_Unread(text, passing=what > 1, silent=what > 2))
             continue
         *each, all_of_it = text.split(";")
-        sums = dict[int, Beginning]()
+        sums = list[Beginning]()
         for length, one in zip(sorted(lengths), each, strict=True):
             content, ends_line = one.split(" ")
-            if content:
-                sums[length] = Beginning(
-                    ByteSum.parse(content), ends_line == "1", length == int(all_of_it)
-                )
+            whole = bool(content) and length == int(all_of_it)
+            sums.append(
+                Beginning(length=length, sum=content, ends_line=ends_line == "1", whole=whole)
+            )
         found.append(sums)
     return found
 

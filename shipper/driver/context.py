@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from shipper.config import resolve_uri
 from shipper.config.cluster import Cluster
+from shipper.config.formats import UTF8
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
+from shipper.driver.decide import Policy
+from shipper.driver.dispositions import crosses_in_blocks
 from shipper.driver.engine import Engine
 from shipper.driver.files import split_starts
 from shipper.ledger.log import LedgerLog
@@ -106,6 +109,27 @@ class RunContext(JobOptions):
         )  # fmt: skip
         found.lies_at(source_root, pipeline.source.formerly)
         return found
+
+    def policy(
+        self,
+        digest: str,
+        reship_below: int | None,
+        reshipped: Collection[FileId],
+        late: Collection[FileId],
+    ) -> Policy:
+        """Return the policy by which to decide about files on the context's cluster. The parameters
+        are its fields."""
+        source = self.pipeline.source
+        return Policy(
+            digest,
+            None if crosses_in_blocks(self.pipeline) else self.engine.version,
+            source.on_replaced,
+            source.on_renamed,
+            source.encoding == UTF8 and source.format in ("text", "jsonl", "csv"),
+            reship_below,
+            frozenset(reshipped),
+            frozenset(late),
+        )
 
     def common(self, step: str, started_at: dt.datetime | None = None) -> dict[str, Any]:
         """Return the fields with which every step result begins; with ``started_at``, also the

@@ -16,25 +16,16 @@ from typing import Literal, NamedTuple
 
 from shipper.config.units import plural
 from shipper.errors import SourceError
-from shipper.ledger.fold import Chunks, FileStanding
+from shipper.ledger.fold import Chunks
 from shipper.ledger.heads import HEAD_BYTES, length_of
 from shipper.ledger.sums import ByteSum
+from shipper.report.plan_result import Beginning, PlannedFile
 from shipper.types import FileId
 
 OnReplaced = Literal["fail", "skip", "reship", "continue"]
 Outcome = Literal["done", "ship", "skip", "leave out", "refuse"]
 """``leave out``: not now, by name, with a warning; nothing else waits for the file. ``refuse``: of
 the window's own files, the run stops; a late one is left out."""
-
-
-class Beginning(NamedTuple):
-    """Sum of the first bytes of a file's content, up to a given length."""
-
-    sum: ByteSum
-    ends_line: bool
-    """True if a line ends there."""
-    whole: bool
-    """True if nothing follows."""
 
 
 class Original(NamedTuple):
@@ -45,17 +36,9 @@ class Original(NamedTuple):
     """Sum of its content; None: it was not delivered whole, or the ledger has no sum."""
 
 
-@dataclass(frozen=True)
-class LookedInto:
-    """Facts from the source about a file that the ledger does not know. Of any other such file
-    nobody has asked."""
-
-    head: str
-    originals: tuple[Original, ...] = ()
-    """Files that it may be, the nearest first."""
-    beginnings: Mapping[int, Beginning] = field(default_factory=dict)
-    """Length of an original's content → the file's first bytes of that length, if it has as
-    many."""
+Originals = Mapping[FileId, Sequence[Original]]
+"""File that the ledger does not know → files that it may be, the nearest first. Of any other such
+file nobody has asked the source."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +63,19 @@ class Policy:
 
 
 class SourceFile(NamedTuple):
-    """A file of the plan."""
+    """Facts from the source about a file."""
 
     id: FileId
     splits: int
     """Into which the pipeline cuts it now."""
     etag: str = ""
+    head: str = ""
+    beginnings: Sequence[Beginning] = ()
+    """Those that an original's length asks for."""
+
+    @classmethod
+    def of(cls, file: PlannedFile) -> SourceFile:
+        return cls(file.id, file.splits, file.etag, file.head, file.beginnings)
 
 
 class Match(NamedTuple):
@@ -95,8 +85,7 @@ class Match(NamedTuple):
     beginning: Beginning
 
 
-@dataclass(frozen=True)
-class FileDecision:
+class FileDecision(NamedTuple):
     file: FileId
     rule: str
     """Code of the rule."""
@@ -114,34 +103,26 @@ class FileDecision:
     """Records of it that are on the cluster."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class FileCase:
     """One file, with all that its rules ask."""
 
     file: SourceFile
     policy: Policy
     chunks: Chunks
-    looked: LookedInto | None
+    originals: Sequence[Original] | None
+    """None: the source has not said yet what the file may be."""
     match: Match | None
     succeeded: Collection[FileId]
     """Files that another file of this decision is."""
-    is_looked_into: bool
-    """False if the source has not said yet what the file may be."""
     is_overwritten: bool
     """The file has another ETag than when a chunk of it was shipped: other bytes, of the same size
     and within the same moment."""
 
-    @property
-    def id(self) -> FileId:
-        return self.file.id
-
-    @cached_property
-    def is_known(self) -> bool:
-        return self.chunks.knows(self.id) and not self.is_overwritten
-
-    @cached_property
-    def standing(self) -> FileStanding | None:
-        return self.chunks.standing(self.id) if self.is_known else None
+    def __post_init__(self) -> None:
+        self.id = self.file.id
+        self.is_known = self.chunks.knows(self.id) and not self.is_overwritten
+        self.standing = self.chunks.standing(self.id) if self.is_known else None
 
     @property
     def is_older(self) -> bool:
@@ -189,7 +170,7 @@ class FileCase:
         """Bytes of its content that were delivered as another file's, or will be."""
         if (alias := self.chunks.aliases.get(self.id)) is not None and self.is_known:
             return ByteSum.parse(alias.sum).length
-        return self.match.beginning.sum.length if self.match is not None else 0
+        return self.match.beginning.length if self.match is not None else 0
 
     @property
     def records(self) -> int:
@@ -222,9 +203,12 @@ class FileCase:
     @property
     def doubtful(self) -> Original | None:
         """A file of another path that it may be, of which not enough is known to say."""
-        originals = self.looked.originals if self.looked else ()
         return next(
-            (one for one in originals if one.content is None and one.file.path != self.id.path),
+            (
+                one
+                for one in self.originals or ()
+                if one.content is None and one.file.path != self.id.path
+            ),
             None,
         )
 
@@ -232,7 +216,7 @@ class FileCase:
     def alike(self) -> FileId | None:
         """A file that was shipped from its path and may have begun like it."""
         heads = {other: self.chunks.heads.get(other, "") for other in self.others}
-        mine = self.looked.head if self.looked else ""
+        mine = self.file.head
         return next(
             (
                 other
@@ -428,7 +412,7 @@ RULES: tuple[Rule, ...] = (
         "another file was shipped from its path, and nobody has looked into it yet",
         "looks into it (the plan alone)",
         "ship",
-        lambda case: bool(case.others) and not case.is_looked_into,
+        lambda case: bool(case.others) and case.originals is None,
     ),
     Rule(
         "replaced-fail",
@@ -564,16 +548,11 @@ class Decisions:
 
 
 def decide(
-    files: Iterable[SourceFile],
-    chunks: Chunks,
-    looked: Mapping[FileId, LookedInto] | None,
-    policy: Policy,
+    files: Sequence[SourceFile], chunks: Chunks, originals: Originals | None, policy: Policy
 ) -> Decisions:
-    """Decide about each file. ``looked``: what the source says of files that the ledger does not
-    know; None: nobody has asked it yet."""
-    files = list(files)
+    """Decide about each file. ``originals``: None if nobody has asked the source yet."""
     overwritten = chunks.overwritten({file.id: file.etag for file in files})
-    matches = _matches(looked or {}, policy)
+    matches = _matches(files, originals or {}, policy)
     succeeded = {match.original.file for match in matches.values()}
     found = Decisions(late=policy.late)
     for file in files:
@@ -581,11 +560,12 @@ def decide(
             file,
             policy,
             chunks,
-            (looked or {}).get(file.id),
+            # An empty file has nothing to look into.
+            None
+            if originals is None
+            else originals.get(file.id, None if file.id.size_bytes else ()),
             matches.get(file.id),
             succeeded,
-            # An empty file has nothing to look into.
-            looked is not None and (file.id in looked or file.id.size_bytes == 0),
             file.id in overwritten,
         )
         rule = next(rule for rule in RULES if rule.holds(case))
@@ -630,15 +610,17 @@ def distance(one: FileId, file: FileId) -> Distance:
     return late > 0, one.path != file.path, abs(one.size_bytes - file.size_bytes), late, one
 
 
-def _matches(looked: Mapping[FileId, LookedInto], policy: Policy) -> dict[FileId, Match]:
+def _matches(
+    files: Iterable[SourceFile], originals: Originals, policy: Policy
+) -> dict[FileId, Match]:
     """Give each original to one file that holds its content: to the one at its own path, else to
     the nearest. Another one with that content is a copy, and is shipped."""
     pairs = list[tuple[tuple[bool, bool, Distance], FileId, Match]]()
-    for file, about in looked.items():
-        for original in about.originals:
+    for file, _, _, _, beginnings in files if originals else ():
+        sums = {one.sum: one for one in beginnings}
+        for original in originals.get(file, ()):
             content = original.content
-            beginning = about.beginnings.get(content.length) if content else None
-            if content is None or beginning is None or beginning.sum != content:
+            if content is None or (beginning := sums.get(str(content))) is None:
                 continue
             elsewhere = original.file.path != file.path
             proves = content.length >= HEAD_BYTES or original.file.path in rotated_from(file.path)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from shipper.config.cluster import Cluster
     from shipper.config.content_checks import SourceCheck
-    from shipper.driver.decide import Beginning
     from shipper.driver.files import ListedFile
     from shipper.driver.pieces import FilePiece, PieceReport
     from shipper.errors import ShipperError
@@ -166,10 +165,9 @@ class Engine(Protocol):
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         """Return the present file at each path. Raises SourceUnreachable."""
 
-    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+    def sum_up(self, files: Sequence[ToSum]) -> None:
         """Read the beginnings of files' content, of the given lengths, each file once and without
-        Spark. A file that is shorter has no such beginning. Notes the faults of files that cannot
-        be read."""
+        Spark, and note their sums. Notes the faults of files that cannot be read."""
 
     def take_sample(self, plan: PlanResult) -> str:
         """Look at the beginning of a few files, and note what the plan says of a sample. Return why

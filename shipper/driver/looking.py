@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from shipper.config.pipeline import Source
 from shipper.driver.context import RunContext
-from shipper.driver.decide import Beginning, LookedInto, Original, distance, rotated_from
+from shipper.driver.decide import Original, Originals, distance, rotated_from
 from shipper.driver.engine import FoundFile, ToSum
 from shipper.driver.formats import PLAIN
 from shipper.driver.recreated import judge
@@ -21,8 +21,7 @@ from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
 from shipper.ledger.heads import HEAD_BYTES, length_of
 from shipper.ledger.log import LedgerQuestion, ask_heads, ask_state
-from shipper.ledger.sums import ByteSum
-from shipper.report.plan_result import KnownBeginning, PlannedFile
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 #: Originals of a file that are compared: many files may begin alike, as CSV files do.
@@ -33,25 +32,16 @@ Ask = Callable[[LedgerQuestion[Any]], Any]
 """Asks the ledger: by a look, or for a decision."""
 
 
-@dataclass
-class Looking:
-    """Holds what is known of files for a decision."""
-
-    chunks: Chunks
-    """The part that the ledger knows, of the files and of their originals."""
-    looked: Mapping[FileId, LookedInto] = field(default_factory=dict)
-
-
 def look_into(
     context: RunContext,
     client: ClusterAdmin,
     ask: Ask,
     chunks: Chunks,
     files: Iterable[PlannedFile],
-) -> Looking:
+) -> Originals:
     """Find out what those of ``files`` may be that the ledger does not know. ``chunks``: what it
-    has at their paths. Notes the faults of files that cannot be read. Raises ShipperError."""
-    source = context.pipeline.source
+    has at their paths; what it has at others is added. Notes the sums of the beginnings that
+    decide, and the faults of files that cannot be read. Raises ShipperError."""
     overwritten = chunks.overwritten({file.id: file.etag for file in files if file.etag})
     new = [
         file
@@ -59,17 +49,7 @@ def look_into(
         if file.head and not file.problem and (not chunks.knows(file.id) or file.id in overwritten)
     ]
     if context.reship or not new:
-        return Looking(chunks)
-    begin_alike: Mapping[str, Collection[FileId]] = {}
-    if source.on_renamed == "recognise":
-        begin_alike = ask(ask_heads({file.head for file in new})).found
-    nearest = {head: _Nearest(files) for head, files in begin_alike.items()}
-    # A file that was short when it was shipped has another head by now.
-    before = (
-        {file.id: rotated_from(file.path) for file in new}
-        if source.on_renamed == "recognise"
-        else {}
-    )
+        return {}
     known = {file.path for file in files}
 
     def read(paths: set[str]) -> None:
@@ -77,24 +57,7 @@ def look_into(
             chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
             known.update(more)
 
-    read({path for paths in before.values() for path in paths})
-    may_be = {
-        file.id: [
-            *(
-                one
-                for one in sorted(chunks.files_of_path.get(file.path, ()))
-                if one != file.id and source.on_replaced in ("fail", "continue")
-            ),
-            *(
-                one
-                for path in before.get(file.id, ())
-                for one in chunks.files_of_path.get(path, ())
-                if 0 < length_of(chunks.heads.get(one, "")) < HEAD_BYTES
-            ),
-            *(nearest[file.head].to(file) if file.head in nearest else ()),
-        ]
-        for file in new
-    }
+    may_be = _may_be(context.pipeline.source, ask, chunks, read, new)
     paths = {one.path for ones in may_be.values() for one in ones}
     read(paths)
     there = context.engine.look_for(sorted(paths)) if paths else {}
@@ -110,48 +73,55 @@ def look_into(
         for file in new
     }
     _sum_up(context, new, originals)
-    return Looking(
-        chunks,
-        {
-            file.id: LookedInto(
-                file.head,
-                tuple(originals[file.id]),
-                {
-                    known.length: Beginning(ByteSum.parse(known.sum), known.ends_line, known.whole)
-                    for known in file.beginnings
-                    if known.sum
-                },
-            )
-            for file in new
-            if not file.problem
-        },
-    )
+    return {file.id: originals[file.id] for file in new if not file.problem}
+
+
+def _may_be(
+    source: Source,
+    ask: Ask,
+    chunks: Chunks,
+    read: Callable[[set[str]], None],
+    files: Sequence[PlannedFile],
+) -> dict[FileId, list[FileId]]:
+    """Return the files of the ledger that each file may be, there or not: those of its own path,
+    those that begin alike and, since a file that was short when it was shipped has another head by
+    now, short ones of the names from which it may have been rotated."""
+    recognises = source.on_renamed == "recognise"
+    alike = ask(ask_heads({file.head for file in files})).found if recognises else {}
+    nearest = {head: _Nearest(those) for head, those in alike.items()}
+    before = {file.id: rotated_from(file.path) if recognises else [] for file in files}
+    read({path for paths in before.values() for path in paths})
+    return {
+        file.id: [
+            *(
+                one
+                for one in sorted(chunks.files_of_path.get(file.path, ()))
+                if one != file.id and source.on_replaced in ("fail", "continue")
+            ),
+            *(
+                one
+                for path in before[file.id]
+                for one in chunks.files_of_path.get(path, ())
+                if 0 < length_of(chunks.heads.get(one, "")) < HEAD_BYTES
+            ),
+            *(nearest[file.head].to(file) if file.head in nearest else ()),
+        ]
+        for file in files
+    }
 
 
 def _sum_up(
     context: RunContext, files: Sequence[PlannedFile], originals: Mapping[FileId, list[Original]]
 ) -> None:
-    """Note the sums of the beginnings that decide, as far as they are not known."""
     wanted = list[ToSum]()
     for file in files:
         known = {one.length for one in file.beginnings}
         lengths = {one.content.length for one in originals[file.id] if one.content is not None}
         if missing := lengths - known - {0}:
             wanted.append(ToSum(file, sorted(missing)))
-    if not wanted:
-        return
-    with context.phases("recognising files"):
-        found = context.engine.sum_up(wanted)
-    for (file, asked), beginnings in zip(wanted, found, strict=True):
-        for length in () if file.problem else asked:
-            one = beginnings.get(length)
-            file.beginnings.append(
-                KnownBeginning(length=length)
-                if one is None
-                else KnownBeginning(
-                    length=length, sum=str(one.sum), ends_line=one.ends_line, whole=one.whole
-                )
-            )
+    if wanted:
+        with context.phases("recognising files"):
+            context.engine.sum_up(wanted)
 
 
 class _Nearest:

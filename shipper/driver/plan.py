@@ -17,7 +17,7 @@ from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.decide import (
     Decisions,
-    LookedInto,
+    Originals,
     SourceFile,
     decide,
     note_of_matches,
@@ -28,7 +28,6 @@ from shipper.driver.engine import Listed
 from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.looking import look_into
-from shipper.driver.policy import policy_of
 from shipper.driver.preflight import missing_topics, missing_topics_error, preflight
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
@@ -511,7 +510,7 @@ class AskedCluster:
         self._connections: Connections | None = None
         self._known: dict[str, TopicFacts] = {}
         self._ledger: LedgerLog | None = None
-        self._looked: Mapping[FileId, LookedInto] | None = None
+        self._originals: Originals | None = None
         self.decided: Decisions | None = None
         """Decisions as far as the ledger was looked at, also on files that were found looking back;
         None: nobody could ask the cluster."""
@@ -544,9 +543,10 @@ class AskedCluster:
         etags = {file.id: file.etag for file in self._plan.files} | {
             file: self._back.files[file].etag for file in late if self._back
         }
-        self._files = [
-            SourceFile(file, len(context.split_starts(file)), etag) for file, etag in etags.items()
-        ]
+        self._files = {
+            file: SourceFile(file, len(context.split_starts(file)), etag)
+            for file, etag in etags.items()
+        }
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(
@@ -572,11 +572,12 @@ class AskedCluster:
         if policy == "fail" and topics.lost.files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
         self._ledger = ledger if there else None
-        self._policy = policy_of(
-            context, self._found.transform_digest,
-            reship_below=self._found.generation + 1 if context.reship else None,
-            reshipped=reshipped, late=self._late,
-        )  # fmt: skip
+        self._policy = context.policy(
+            self._found.transform_digest,
+            self._found.generation + 1 if context.reship else None,
+            reshipped,
+            self._late,
+        )
         found = self._decide()
         if known and found.left:
             connections.begin_measuring(next(iter(known)))
@@ -586,7 +587,7 @@ class AskedCluster:
 
     def _decide(self) -> Decisions:
         chunks = self._topics.chunks
-        found = decide(self._files, chunks, self._looked, self._policy)
+        found = decide(list(self._files.values()), chunks, self._originals, self._policy)
         found.check(chunks, self._policy.spark)
         policy = self._context.pipeline.delivery.on_recreated
         return refuse_late(found, self._topics.lost, policy)
@@ -617,11 +618,11 @@ class AskedCluster:
         left = set(self.decided.left)
         files = [file for file in self._plan.files_for(self.name) if file.id in left]
         try:
-            self._looked = {}
+            self._originals = {}
             if self._ledger is not None:
                 look, to = self._ledger.look, self._connections.client
-                chunks = self._topics.chunks
-                self._looked = look_into(self._context, to, look, chunks, files).looked
+                self._originals = look_into(self._context, to, look, self._topics.chunks, files)
+                self._files.update((file.id, SourceFile.of(file)) for file in files)
             self.decided = self._decide()
         except ShipperError as error:
             self.decided = None

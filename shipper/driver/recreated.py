@@ -4,7 +4,7 @@ and their effect on a plan and a ship."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shipper import runtime
@@ -134,7 +134,7 @@ def refuse_late(found: Decisions, lost: Losses, policy: Literal["fail", "resend"
     )
     return Decisions(
         [
-            replace(one, outcome="refuse", why=why.format(lost.files[one.file]))
+            one._replace(outcome="refuse", why=why.format(lost.files[one.file]))
             if one.outcome == "ship" and one.file in found.late and one.file in lost.files
             else one
             for one in found.each

@@ -19,7 +19,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.decide import (
     Decisions,
     FileDecision,
-    LookedInto,
+    Originals,
     SourceFile,
     decide,
     note_of_matches,
@@ -30,8 +30,7 @@ from shipper.driver.engine import Scan
 from shipper.driver.formats import PLAIN
 from shipper.driver.gate import listed
 from shipper.driver.looking import look_into
-from shipper.driver.pieces import broken_files, file_pieces, starts_of
-from shipper.driver.policy import policy_of
+from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Preflight, preflight
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
@@ -225,8 +224,7 @@ class ClusterShip:
         """Files that are left and cannot be read, as the plan or the reading found."""
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
         self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
-        self._looked: Mapping[FileId, LookedInto] = {}
-        """Facts from the source about files that the ledger did not know."""
+        self._originals: Originals = {}
         self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
         self._earlier: dict[str, SentToTopic] = {}
@@ -335,8 +333,7 @@ class ClusterShip:
             return self._ledger.decide(question).answer
 
         with self._context.phases("recognising files"):
-            found = look_into(self._context, self._client, ask, taken.chunks, self._seen)
-        self._looked = found.looked
+            self._originals = look_into(self._context, self._client, ask, taken.chunks, self._seen)
 
     def _engine_looks_at(self, files: Sequence[PlannedFile]) -> None:
         """Look at files that the plan did not look at, since no cluster seemed to lack them."""
@@ -481,23 +478,17 @@ class ClusterShip:
 
     def _decide(self, taken: Takeover) -> Decisions:
         """Decide about each file, by what the ledger has of it now. Raises SourceError."""
-        pipeline, chunks = self._context.pipeline, taken.chunks
+        chunks = taken.chunks
         asked = self._planned_cluster.generation
-        policy = policy_of(
-            self._context,
+        # A cluster that could not be asked is asked now.
+        below = taken.generation if asked is None else asked + 1
+        policy = self._context.policy(
             self._plan.digest_for(self._cluster.name),
-            # A cluster that could not be asked is asked now.
-            reship_below=(taken.generation if asked is None else asked + 1)
-            if self._plan.reship
-            else None,
-            reshipped=self._plan.reshipped(taken.invalidated),
-            late={file.id for file in self._seen if file.late_window},
+            below if self._plan.reship else None,
+            self._plan.reshipped(taken.invalidated),
+            {file.id for file in self._seen if file.late_window},
         )
-        files = [
-            SourceFile(file.id, len(starts_of(file, pipeline.split_size_bytes)), file.etag)
-            for file in self._seen
-        ]
-        found = decide(files, chunks, self._looked, policy)
+        found = decide([*map(SourceFile.of, self._seen)], chunks, self._originals, policy)
         found.check(chunks, policy.spark)
         found = found.without({file.id for file in self._seen} - {file.id for file in self._files})
         for one in found.each:

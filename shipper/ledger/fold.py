@@ -73,8 +73,8 @@ class SplitState:
     read: int | None = None
     """Bytes of the file that the split accounts for; None: not known yet, or uncountable."""
 
-    sum: ByteSum | None = None
-    """Sum of the split's content; None: not known."""
+    sum: str | None = None
+    """Sum of the split's content, as :class:`ChunkValue` has it; None: not known."""
 
     @property
     def counted(self) -> dict[ChunkOfSplit, ChunkValue]:
@@ -265,8 +265,7 @@ class Chunks:
         if at_ms is not None:
             self.committed_ms[file] = max(at_ms, self.committed_ms.get(file, at_ms))
         if value.end:
-            state.end, state.read = value.last, value.read
-            state.sum = ByteSum.parse(value.sum) if value.sum is not None else None
+            state.end, state.read, state.sum = value.last, value.read, value.sum
         self.digests.setdefault(file, set()).add(value.digest)
         if value.spark is not None:
             self.sparks.setdefault(file, set()).add(value.spark)
@@ -376,7 +375,7 @@ class Chunks:
         for state in self.states(file):
             if state.sum is None:
                 return None
-            sums.append(state.sum)
+            sums.append(ByteSum.parse(state.sum))
         return sum_of(sums)
 
     def records_by_topic(self, files: Iterable[FileId]) -> Counter[str]:

@@ -37,7 +37,7 @@ class KnownFile(Result):
         return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
-class KnownBeginning(Result):
+class Beginning(Result):
     """First bytes of a file's content."""
 
     length: int
@@ -81,7 +81,7 @@ class PlannedFile(KnownFile):
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
     under another name. Empty: not read."""
-    beginnings: list[KnownBeginning] = []
+    beginnings: list[Beginning] = []
     """Sums of first bytes of its content, which were compared with files that begin alike."""
     begins: Annotated[int, Field(exclude=True)] = 0
     """Bytes of its content that were delivered as another file's, as a ship decides: its own splits

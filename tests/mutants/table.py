@@ -491,8 +491,8 @@ MUTANTS = (
         "content-not-compared",
         _RENAMED,
         "shipper/driver/decide.py",
-        "if content is None or beginning is None or beginning.sum != content:",
-        "if content is None or beginning is None:",
+        "sums = {one.sum: one for one in beginnings}",
+        "sums = {str(one.content): each for each in beginnings for one in originals.get(file, ())}",
         "tests/unit/test_decide.py::test_another_content_is_another_file",
     ),
     Mutant(

@@ -25,10 +25,9 @@ from hypothesis import strategies as st
 from shipper.asked import apply_options, for_results
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
-from shipper.driver.decide import Beginning, Decisions, LookedInto, Original, Policy, SourceFile
+from shipper.driver.decide import Decisions, Original, Originals, Policy, SourceFile
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.looking import Looking
 from shipper.driver.recreated import Incarnations
 from shipper.errors import ClusterError, SourceError
 from shipper.ledger.fold import Chunks
@@ -38,6 +37,7 @@ from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
 from shipper.report.gaps import find_gaps, read_beginnings
 from shipper.report.plan_result import (
+    Beginning,
     ClusterPlan,
     PlannedFile,
     PlanResult,
@@ -331,7 +331,7 @@ class AskedLedger(plan_step.AskedCluster):
         self._ledger = SimpleNamespace(look=self.name)  # type: ignore[assignment]
         self._connections = SimpleNamespace(client=None)  # type: ignore[assignment]
         self._late, self._topics = set(late), Incarnations(chunks)
-        self._files = [SourceFile(file, 1) for file in files]
+        self._files = {file: SourceFile(file, 1) for file in files}
         source = self._context.pipeline.source
         self._policy = Policy(
             "d", None, source.on_replaced, source.on_renamed, late=frozenset(late)
@@ -342,11 +342,11 @@ class AskedLedger(plan_step.AskedCluster):
 
 def look_into(
     place: Place, cluster: str, chunks: Chunks, files: Sequence[PlannedFile], on_renamed: str
-) -> Looking:
+) -> Originals:
     """Find the files whose content is on the cluster under a name that nothing has any more."""
     ledger, by_id = place.ledgers[cluster], {file.id: file for file in place.files}
     succeeded = {one.original for one in ledger.values()}
-    looked = dict[FileId, LookedInto]()
+    looked = dict[FileId, list[Original]]()
     for planned in files:
         file = by_id[planned.id]
         originals = [
@@ -359,12 +359,12 @@ def look_into(
             and original.path != file.id.path
         ]
         known = originals if on_renamed == "recognise" and file.id not in ledger else []
-        looked[file.id] = LookedInto(
-            f"9:{file.content:016x}",
-            tuple(known),
-            {CONTENT.length: Beginning(CONTENT, True, True)},
-        )
-    return Looking(chunks, looked)
+        looked[file.id] = known
+        planned.head = f"9:{file.content:016x}"
+        planned.beginnings = [
+            Beginning(length=CONTENT.length, sum=str(CONTENT), ends_line=True, whole=True)
+        ]
+    return looked
 
 
 class Ending(NamedTuple):

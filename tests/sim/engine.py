@@ -4,7 +4,7 @@ Spark and without a JVM. Each task attempt runs in a simulated process of its ow
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,12 @@ import xxhash
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.decide import Beginning
 from shipper.driver.engine import Cause, FoundFile, Listed, Scan, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
-from shipper.report.plan_result import PlannedFile, PlanResult
+from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
@@ -136,22 +135,24 @@ class FilesEngine:
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         pass
 
-    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
-        found = list[Mapping[int, Beginning]]()
+    def sum_up(self, files: Sequence[ToSum]) -> None:
         for planned, lengths in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
             if file is None or not _is_planned(file, planned):
                 planned.problem, planned.passing = "it is gone", True
-                found.append({})
                 continue
-            sums = {
-                n: content_of(file, 0, n // LINE_BYTES) for n in lengths if n <= file.size_bytes
-            }
-            found.append(
-                {n: Beginning(sum_, True, n == file.size_bytes) for n, sum_ in sums.items()}
-            )
-        return found
+            planned.beginnings += [
+                Beginning(length=n)
+                if n > file.size_bytes
+                else Beginning(
+                    length=n,
+                    sum=str(content_of(file, 0, n // LINE_BYTES)),
+                    ends_line=True,
+                    whole=n == file.size_bytes,
+                )
+                for n in lengths
+            ]
 
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool

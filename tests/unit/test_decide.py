@@ -10,8 +10,6 @@ import pytest
 
 from shipper.driver.decide import (
     RULES,
-    Beginning,
-    LookedInto,
     Original,
     Policy,
     SourceFile,
@@ -23,8 +21,9 @@ from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.heads import HEAD_BYTES
 from shipper.ledger.records import Alias, ChunkKey
 from shipper.ledger.sums import ByteSum
+from shipper.report.plan_result import Beginning
 from shipper.types import FileId, SplitId
-from tests.samples.decisions import decided
+from tests.samples.decisions import LookedInto, decided
 from tests.samples.ledger import chunk_value
 
 HEAD, SHORT, OTHER = f"{HEAD_BYTES}:{'a' * 16}", f"20:{'b' * 16}", f"{HEAD_BYTES}:{'c' * 16}"
@@ -44,11 +43,15 @@ def ledger(*files: FileId, **fields: Any) -> Chunks:
     return found
 
 
+def beginning(content: ByteSum, **fields: Any) -> Beginning:
+    return Beginning(length=content.length, sum=str(content), **fields)
+
+
 def like(*originals: FileId, content: ByteSum | None = CONTENT, **more: Any) -> LookedInto:
     """A file that begins like ``originals``, and holds what they held."""
     fields = {"ends_line": True, "whole": True, **more}
-    found = {} if content is None else {content.length: Beginning(content, **fields)}
-    return LookedInto(HEAD, tuple(Original(each, content) for each in originals), found)
+    found = [] if content is None else [beginning(content, **fields)]
+    return LookedInto(HEAD, tuple(Original(each, content) for each in originals), tuple(found))
 
 
 GROWN = FileId("/logs/app.log", 2500, 9)
@@ -157,7 +160,8 @@ def test_an_original_has_one_heir_and_another_file_with_its_content_is_shipped()
 
 
 def test_another_content_is_another_file() -> None:
-    other = replace(like(OLD), beginnings={2000: Beginning(ByteSum(2000, 1, 9), True, True)})
+    content = beginning(ByteSum(2000, 1, 9), ends_line=True, whole=True)
+    other = like(OLD)._replace(beginnings=(content,))
     assert rule_of(NEW, ledger(OLD), other, {}) == "new"
 
 

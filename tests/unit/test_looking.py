@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from shipper.driver.decide import Beginning
 from shipper.driver.engine import FoundFile, ToSum
 from shipper.driver.looking import look_into
 from shipper.ledger.codec import encode_alias, encode_chunk
@@ -19,7 +18,7 @@ from shipper.ledger.log import LedgerLog, ask_state
 from shipper.ledger.records import CHUNKS, Alias, ChunkKey
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
-from shipper.report.plan_result import KnownBeginning, PlannedFile
+from shipper.report.plan_result import Beginning, PlannedFile
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of, pipeline_of
@@ -28,6 +27,7 @@ from tests.samples.ledger import chunk_value
 HEAD, OTHER = f"{HEAD_BYTES}:{'a' * 16}", f"{HEAD_BYTES}:{'c' * 16}"
 OLD, PART = FileId("/logs/app.log", 2000, 5), FileId("/logs/part.log", 2000, 6)
 CONTENT = ByteSum(2000, 1, 2)
+WHOLE = Beginning(length=2000, sum=str(CONTENT), ends_line=True, whole=True)
 VALUE = chunk_value(
     last=20, end=True, records=20, digest="d", generation=3, splits=1, read=2000, sum=str(CONTENT),
     head=HEAD,
@@ -43,9 +43,12 @@ class Source:
     def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
         return {path: FoundFile(path, self.there.get(path)) for path in paths}
 
-    def sum_up(self, files: Sequence[ToSum]) -> list[Mapping[int, Beginning]]:
+    def sum_up(self, files: Sequence[ToSum]) -> None:
         self.read += [(file.path, list(lengths)) for file, lengths in files]
-        return [{CONTENT.length: Beginning(CONTENT, True, True)} for _ in files]
+        for file, lengths in files:
+            file.beginnings += [
+                WHOLE if n == CONTENT.length else Beginning(length=n) for n in lengths
+            ]
 
 
 def topic_with(*files: FileId, **fields: Any) -> MemoryLog:
@@ -71,12 +74,12 @@ def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source: A
     ledger = LedgerLog(topic, cluster_of(), "web")  # type: ignore[arg-type]
     client = SimpleNamespace(present_ids=lambda topics: dict.fromkeys(topics, ""))
     chunks = ledger.look(ask_state({file.path for file in files})).chunks
-    return look_into(context, client, ledger.look, chunks, files).looked  # type: ignore[arg-type]
+    return look_into(context, client, ledger.look, chunks, files)  # type: ignore[arg-type]
 
 
 def originals(found: Any, file: PlannedFile) -> list[tuple[str, bool]]:
     """Path of each original, and whether its content is known."""
-    return [(one.file.path, one.content is not None) for one in found[file.id].originals]
+    return [(one.file.path, one.content is not None) for one in found[file.id]]
 
 
 def test_an_original_is_whatever_was_delivered_whole_and_is_gone() -> None:
@@ -84,7 +87,7 @@ def test_an_original_is_whatever_was_delivered_whole_and_is_gone() -> None:
     append(topic, PART, end=False, sum=None, read=None)
     found = looked(topic, Source(), new)
     assert originals(found, new) == [("/logs/app.log", True), ("/logs/part.log", False)]
-    assert found[new.id].beginnings == {2000: Beginning(CONTENT, True, True)}
+    assert new.beginnings == [WHOLE]
     successor = OLD._replace(size_bytes=7, modified_ms=9)
     assert originals(looked(topic, Source(successor, PART), new), new) == [("/logs/app.log", True)]
     copy = planned("/logs/copy.log")
@@ -133,7 +136,7 @@ def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> 
     for _ in range(2):
         looked(topic, source, new)
     assert source.read == [("/logs/app.log.1", [9, 2000])]
-    assert KnownBeginning(length=9) in new.beginnings, "it is shorter, and is not asked again"
+    assert Beginning(length=9) in new.beginnings, "it is shorter, and is not asked again"
 
 
 @pytest.mark.parametrize("count", [1, 40])
@@ -147,6 +150,6 @@ def test_of_very_many_files_that_begin_alike_the_nearest_are_compared(count: int
     )
     for number in range(count):
         new = planned(f"/logs/new{number}", modified_ms=5000 * number)
-        of_it = found[new.id].originals
+        of_it = found[new.id]
         assert len(of_it) == 16
         assert of_it[0].file.modified_ms == 5000 * number
