@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,20 +13,21 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import LIMIT_SECONDS, CheckList, Examined, Finding, examine, failed, ok
+from shipper.driver.doctor import LIMIT_SECONDS, SKIPPED, CheckList, Examined, examine
 from shipper.driver.doctor_cluster import examined
 from shipper.errors import ShipperError
+from shipper.finding import Finding, fail, ok
 from shipper.report.markup import plural
 
 app = new_app("doctor")
 
 _MARKS = {
-    "ok": ("✓", "green"),
-    "warning": ("!", "yellow"),
-    "failed": ("✗", "red"),
-    "skipped": ("–", "dim"),
+    "ok": ("✓", ""),
+    "warn": ("!", "yellow"),
+    "fail": ("✗", "red"),
+    SKIPPED: ("–", "dim"),
 }
-_WORDS = {"failed": "to mend", "warning": "to look at", "skipped": "not looked at"}
+_WORDS = {"fail": "to mend", "warn": "to look at", SKIPPED: "not looked at"}
 
 
 @app.command(
@@ -53,15 +54,10 @@ def doctor(
     Exit code 1 if something must be repaired.
     """
     found = findings(config, pipeline, limit)
-    bad = any(finding.status == "failed" for finding in found)
+    bad = any(finding.severity == "fail" for finding in found)
     if as_json:
-        print_json(
-            {
-                "pipeline": pipeline,
-                "ok": not bad,
-                "findings": [finding.document() for finding in found],
-            }
-        )
+        shown = [asdict(finding) for finding in found]
+        print_json({"pipeline": pipeline, "ok": not bad, "findings": shown})
     else:
         show(found, out)
     raise typer.Exit(1 if bad else 0)
@@ -81,7 +77,7 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
             loaded = load_all(config, leave=OF_AIRFLOW)
             clusters = tuple(sorted(loaded.clusters))
             first += [
-                failed(str(fault), "`shipper validate` shows all faults") for fault in loaded.faults
+                fail(str(fault), "`shipper validate` shows all faults") for fault in loaded.faults
             ]
             if not loaded.faults:
                 first.append(
@@ -91,30 +87,28 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
                     )
                 )
     except ShipperError as error:
-        first.append(failed(error.message, "`shipper validate` shows all faults"))
+        first.append(fail(error.message, "`shipper validate` shows all faults"))
     here = Examined(config, pipeline, limit_seconds)
     asked: list[CheckList[Any]] = [
         CheckList(machine.CHECKS, replace(here, limit_seconds=0.95 * limit_seconds)),
         *(examined(each, here) for each in clusters),
     ]
-    return [replace(each, check="configuration") for each in first] + examine(asked, limit_seconds)
+    return [replace(each, subject="configuration") for each in first] + examine(
+        asked, limit_seconds
+    )
 
 
 def show(found: list[Finding], terminal: Terminal) -> None:
     """Print a line for each finding; the remedy below it. Readable without colours."""
-    for finding in found:
-        mark, style = _MARKS[finding.status]
-        style = style if finding.status != "ok" else ""
-        terminal.say(f"{mark} {finding.check}: {finding.says}".removesuffix(": "), style)
+    kinds = [finding.code if finding.code in _MARKS else finding.severity for finding in found]
+    for finding, kind in zip(found, kinds, strict=True):
+        mark, style = _MARKS[kind]
+        where = f"{finding.cluster}: {finding.subject}" if finding.cluster else finding.subject
+        terminal.say(f"{mark} {where}: {finding.text}".removesuffix(": "), style)
         if finding.remedy:
             terminal.say(f"    → {finding.remedy}", style)
-    words = [
-        f"{count} {word}"
-        for status, word in _WORDS.items()
-        if (count := sum(finding.status == status for finding in found))
-    ]
-    is_failed = any(finding.status == "failed" for finding in found)
+    words = [f"{count} {word}" for kind, word in _WORDS.items() if (count := kinds.count(kind))]
     terminal.say(
         f"{plural(len(found), 'check')}: {', '.join(words) if words else 'all is well'}.",
-        "red" if is_failed else "green",
+        "red" if "fail" in kinds else "green",
     )

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from shipper.errors import ShipperError
+from shipper.finding import Finding, ok
 from shipper.kafka.admin import LogFacts
-from shipper.ledger.inventory import LedgerFinding
 from shipper.ledger.records import Entry
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
@@ -84,7 +84,7 @@ def expired(
     return found
 
 
-def findings(found: Counter[str], logs: Mapping[str, LogFacts]) -> Iterator[LedgerFinding]:
+def findings(found: Counter[str], logs: Mapping[str, LogFacts]) -> Iterator[Finding]:
     """Yield findings on expired records. Nothing is wrong with them: consumers had as long for
     these records as the topic's settings allow."""
     for topic, records in sorted(found.items()):
@@ -99,7 +99,7 @@ def findings(found: Counter[str], logs: Mapping[str, LogFacts]) -> Iterator[Ledg
                 "`retention.ms` or `retention.bytes` of the topic, or delete-records. A rerun "
                 "does not send them again"
             )
-            yield LedgerFinding("expired", "retention", topic, text)
+            yield ok(text, code="expired", subject=topic)
 
 
 def by_results(

@@ -40,12 +40,11 @@ from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
+from shipper.finding import Finding, fail
 from shipper.ledger.archive import archive as move_to_archive
-from shipper.ledger.codec import Damage
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.inventory import (
     Inventory,
-    LedgerFinding,
     Tally,
     absent_topics,
     differences,
@@ -67,6 +66,9 @@ app = new_app(
 )
 
 _SHOWN = 40
+#: Severity → word and colour. What a killed run left is unfinished, and what retention deleted has
+#: expired.
+_WORDS = {"fail": ("wrong", "red"), "warn": ("unfinished", "yellow"), "ok": ("expired", None)}
 _IN_MEMORY_BYTES = 16_000_000
 
 
@@ -116,7 +118,7 @@ def show(
             out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
             _print_inventory(document)
             for finding in present.findings():
-                err.say(f"{finding.where} {finding.text}", "red")
+                err.say(f"{finding.subject} {finding.text}", "red")
             if document["gone"]:
                 err.say(document["gone"], "red")
         if as_json:
@@ -269,7 +271,7 @@ def verify(
     wrong = 0
     for ledger in open_ledgers(config, pipeline, cluster):
         read, found = _verified(ledger, resolve_uri(config, ledger.pipeline.runs_uri))
-        wrong += sum(finding.severity == "wrong" for finding in found)
+        wrong += sum(finding.severity == "fail" for finding in found)
         documents[ledger.cluster.name] = {
             "chunks_end": read.chunks_end,
             "snapshot": ledger.log.snapshot() is not None,
@@ -282,16 +284,23 @@ def verify(
     raise typer.Exit(1 if wrong else 0)
 
 
-def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[LedgerFinding]]:
+def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Finding]]:
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
-    found: list[LedgerFinding] = [_damage_finding(one) for one in damaged]
+    found = [
+        fail(
+            f"{one.why}. While the record counts, nothing is shipped (`shipper ledger repair`)",
+            code="damage",
+            subject=f"partition:offset {one.place}",
+        )
+        for one in damaged
+    ]
     if gone := _why_gone(ledger):
-        found.append(LedgerFinding("wrong", "ledger", ledger.log.topic, gone))
+        found.append(fail(gone, code="ledger", subject=ledger.log.topic))
     if damaged:
         ledger.log = ledger.log.ignoring(one.place for one in damaged)
     read = ledger.read(wait_seconds=60)
-    absent: dict[LedgerFinding, None] = {}
+    absent: dict[Finding, None] = {}
     present = PresentEntries(ledger)
     for of_path in present.of(read):
         found += findings(of_path, ledger.split_starts)
@@ -312,27 +321,15 @@ def _sent_to(present: PresentEntries) -> set[str]:
     return {topic for places in present.sent.values() for topic, _ in places}
 
 
-def _damage_finding(one: Damage) -> LedgerFinding:
-    where = f"partition:offset {one.place}"
-    return LedgerFinding(
-        "wrong",
-        "damage",
-        where,
-        f"{one.why}. While the record counts, nothing is shipped (`shipper ledger repair`)",
-    )
-
-
-def _print_findings(ledger: OpenLedger, found: list[LedgerFinding]) -> None:
-    wrong = [finding for finding in found if finding.severity == "wrong"]
-    unfinished = [finding for finding in found if finding.severity == "unfinished"]
-    gone = [finding for finding in found if finding.severity == "expired"]
-    for finding in [*wrong, *unfinished, *gone][:_SHOWN]:
-        style = {"wrong": "red", "unfinished": "yellow"}.get(finding.severity)
-        err.say(f"{finding.severity}  {finding.where}: {finding.text}", style)
+def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
+    by = {each: [one for one in found if one.severity == each] for each in _WORDS}
+    for one in [one for some in by.values() for one in some][:_SHOWN]:
+        word, style = _WORDS[one.severity]
+        err.say(f"{word}  {one.subject}: {one.text}", style)
     err.say_more(len(found), _SHOWN, "--json lists all")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
-    mark, style = ("✗", "red") if wrong else ("✓", "green")
-    counts = f"{len(wrong)} wrong, {len(unfinished)} unfinished{snapshot}"
+    mark, style = ("✗", "red") if by["fail"] else ("✓", "green")
+    counts = f"{len(by['fail'])} wrong, {len(by['warn'])} unfinished{snapshot}"
     out.say(f"{mark} {ledger.pipeline.name} on {ledger.cluster.name}: {counts}", style)
 
 

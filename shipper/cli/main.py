@@ -76,10 +76,10 @@ from shipper.config.yaml_file import common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
 from shipper.report.markup import plural
-from shipper.report.message import message
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult
+from shipper.report.run_view import run_view
 from shipper.report.schema import schema_texts
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, replace_unencodable_characters
@@ -519,7 +519,7 @@ def run(
             metrics.add(metrics_of_run(result, runtime.now()))
     except UsageError as error:  # the records are shipped, even if their figures cannot be written
         err.say(error.message, "yellow")
-    warned = message(result).ending == "warning"
+    warned = run_view(result).event == "warning"
     raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))
 
 

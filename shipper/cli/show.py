@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.text import Text
@@ -12,22 +13,25 @@ from shipper.cli.console import Terminal, print_json, table
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes
 from shipper.errors import StepResultError
+from shipper.finding import Finding
 from shipper.report.markup import plural
 from shipper.report.message import details, summary
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.report.verdict import verdict
+from shipper.report.run_view import run_view
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 
 _SHOWN = 20
-#: State of a verdict → mark and colour of its headline.
+_STYLES = {"warn": "yellow", "fail": "red"}
+#: State of a run → mark and colour of its headline.
 _MARKS = {
     "shipped": ("✓", "green"),
     "nothing": ("✓", "green"),
     "doubt": ("!", "yellow"),
     "failed": ("✗", "red"),
+    "blocked": ("✗", "red"),
 }
 
 
@@ -74,15 +78,15 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     for cluster in result.clusters:
         if cluster.tuning:
             out.say(f"{cluster.cluster}: {cluster.tuning}")
-        for note in cluster.notes:
-            out.say(f"{cluster.cluster}: {note}")
     for cluster in result.clusters:
-        if cluster.in_the_clear:
-            err.say(f"{cluster.cluster}: {cluster.in_the_clear}", "yellow")
-        for text in cluster.warnings:
-            err.say(f"{cluster.cluster}: {text}", "yellow")
-        if cluster.problem:
-            err.say(cluster.problem, "red")
+        show_findings(cluster.findings, out, err)
+
+
+def show_findings(found: Iterable[Finding], out: Terminal, err: Terminal) -> None:
+    """Show each finding, with what to do about it."""
+    for one in found:
+        terminal, style = (out, None) if one.severity == "ok" else (err, _STYLES[one.severity])
+        terminal.say(one.text if one.severity == "fail" else f"{one.cluster}: {one.full}", style)
 
 
 def _plan_row(cluster: ClusterPlan) -> list[str]:
@@ -183,12 +187,13 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
         show_plan(result.plan, out, err)
         out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
     for ship in result.ships:
-        for line in (*details(ship), summary(ship), *ship.notes):
+        for line in (*details(ship), summary(ship)):
             out.say(f"{ship.cluster}: {line}")
+        show_findings(ship.findings, out, err)
     _show_closed(result, err)
-    ending = verdict(result)
-    mark, style = _MARKS[ending.state]
-    out.say(f"{mark} {ending.headline}", style)
+    run = run_view(result)
+    mark, style = _MARKS[run.state]
+    out.say(f"{mark} {run.headline}", style)
     show_cause(result, err)
     out.say(f"report: {result.page}")
 
@@ -196,10 +201,10 @@ def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
 def show_cause(result: RunReport, err: Terminal) -> None:
     """Show why the run failed, or why it ended as a warning. Also beside JSON: standard error is
     what cron sends by mail."""
-    if result.first_cause:
-        err.say(f"FAILED  {result.first_cause}", "bold red")
-    for doubt in () if result.first_cause else verdict(result).doubts:
-        err.say(f"WARNING  {doubt.says}", "yellow")
+    if result.error:
+        err.say(f"FAILED  {result.error}", "bold red")
+    for doubt in () if result.error else run_view(result).doubts:
+        err.say(f"WARNING  {doubt}", "yellow")
 
 
 def _show_closed(result: RunReport, err: Terminal) -> None:

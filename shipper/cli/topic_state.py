@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator
 
 from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
+from shipper.finding import Finding, fail
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, sum_losses
-from shipper.ledger.inventory import Entries, LedgerFinding, entries
+from shipper.ledger.inventory import Entries, entries
 from shipper.report.markup import plural
 
 
@@ -53,7 +54,7 @@ class PresentEntries:
     def lost(self) -> list[Loss]:
         return sum_losses(self._lost)
 
-    def findings(self) -> Iterator[LedgerFinding]:
+    def findings(self) -> Iterator[Finding]:
         for lost in self.lost():
             became = (
                 f"was deleted and created again: its id is {lost.now}"
@@ -66,4 +67,4 @@ class PresentEntries:
                 f"{lost.before}. To send them again, set `delivery.on_recreated: resend` and run "
                 "their windows"
             )
-            yield LedgerFinding("wrong", "recreated", lost.topic, text)
+            yield fail(text, code="recreated", subject=lost.topic)

@@ -89,18 +89,21 @@ class ReceiptAccount:
         for receipt in receipts:
             lowered |= receipt.lowered
             unconfirmed |= receipt.unconfirmed
-        result.notes += [
-            f"Batches of {topic} were larger than the topic allows. They were halved, to "
-            f"{batch_bytes:,} bytes in the end (uncompressed)."
-            for topic, batch_bytes in lowered.items()
-        ]
-        result.notes += duplicate_notes(receipts, result)
-        result.notes += throttling_notes(receipts, result.cluster)
-        result.notes += [
-            f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the topic "
-            "is deleted and created again, later runs cannot tell that these records are gone."
-            for topic, why in unconfirmed.items()
-        ]
+        for topic, batch_bytes in lowered.items():
+            result.note(
+                f"Batches of {topic} were larger than the topic allows. They were halved, to "
+                f"{batch_bytes:,} bytes in the end (uncompressed).",
+                code="batches",
+            )
+        result.note(possible_duplicates(receipts, result), code="duplicates")
+        result.note(throttling(receipts, result.cluster), code="throttled")
+        for topic, why in unconfirmed.items():
+            result.note(
+                f"The id of topic {topic} could not be confirmed for some chunks ({why}). If the "
+                "topic is deleted and created again, later runs cannot tell that these records are "
+                "gone.",
+                code="topic-id",
+            )
         starts = [receipt.first_at for receipt in receipts if receipt.first_at]
         ends = [receipt.last_at for receipt in receipts if receipt.last_at]
         if starts and ends:
@@ -109,29 +112,30 @@ class ReceiptAccount:
         result.lane_accounts = lane_accounts(receipts)
 
 
-def duplicate_notes(receipts: Iterable[Receipt], result: ShipResult) -> list[str]:
-    """Name what a ship without transactions may have doubled."""
+def possible_duplicates(receipts: Iterable[Receipt], result: ShipResult) -> str:
+    """Name what a ship without transactions may have doubled; empty: nothing."""
     if not result.possible_duplicates:
-        return []
+        return ""
     named = [label for receipt in receipts for label in receipt.doubtful]
     more = " and others" if len(named) > MOST_NAMED else ""
-    return [
+    return (
         f"Shipped at least once: up to {plural(result.possible_duplicates, 'record')} may be there "
         "twice, since they were sent again after a fault, or after a task or run that did not end. "
         "Consumers know them by the headers `shipper-chunk` and `shipper-number`. They are of "
         f"{'; '.join(named[:MOST_NAMED])}{more}."
-    ]
+    )
 
 
-def throttling_notes(receipts: Iterable[Receipt], cluster: str) -> list[str]:
+def throttling(receipts: Iterable[Receipt], cluster: str) -> str:
+    """Return a note on brokers that throttled; empty if they did not."""
     throttled = max((receipt.throttled_seconds for receipt in receipts), default=0.0)
     if throttled < _NOTED_THROTTLING_SECONDS:
-        return []
-    return [
+        return ""
+    return (
         f"The brokers of {cluster} throttled this ship, one task for {throttled:.0f} s: a quota "
         "(`producer_byte_rate` or `request_percentage`) for its user or client.id is lower than "
         "what the lanes can send. The lanes took turns. Raise the quota to ship faster."
-    ]
+    )
 
 
 def topic_accounts(

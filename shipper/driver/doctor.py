@@ -9,41 +9,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, why_system
+from shipper.finding import Finding, fail, ok
 
 log = logging.getLogger("shipper.doctor")
 
-Status = Literal["ok", "warning", "failed", "skipped"]
 #: A check that has not answered by then is a finding of its own.
 LIMIT_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line."""
-
-    status: Status
-    """Outcome: `warning` works, and should be mended; `skipped` could not be examined, and ``says``
-    gives the reason."""
-    says: str
-    remedy: str = ""
-    """Remedy for the status `warning` or `failed`; empty: the check's own remedy."""
-    check: str = ""
-    """Name of the examined object; if empty, the check's name."""
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-ok, skipped = partial(Finding, "ok"), partial(Finding, "skipped")
-warning, failed = partial(Finding, "warning"), partial(Finding, "failed")
+SKIPPED = "skipped"
+"""Code of what could not be examined; the text gives the reason."""
+skipped = partial(ok, code=SKIPPED)
 
 
 @dataclass
@@ -86,8 +70,8 @@ class CheckList(Generic[E]):
 
     checks: Sequence[Check[E]]
     about: E
-    prefix: str = ""
-    """Prefix of each name."""
+    cluster: str = ""
+    """The cluster; empty: this machine."""
 
 
 class _Answer(NamedTuple):
@@ -124,15 +108,15 @@ def _answer(
     limit_seconds: float,
 ) -> _Answer:
     def full(finding: Finding) -> Finding:
-        remedy = finding.remedy or (check.remedy if finding.status in ("warning", "failed") else "")
-        return replace(finding, check=asked.prefix + (finding.check or check.name), remedy=remedy)
+        remedy = finding.remedy or ("" if finding.severity == "ok" else check.remedy)
+        subject = finding.subject or check.name
+        return replace(finding, cluster=asked.cluster, subject=subject, remedy=remedy)
 
     if before is not None and (bad := before.result().failed):
         return _Answer([full(skipped(f"not checked, because {bad} failed"))], bad)
     findings = [full(finding) for finding in _ask(check, asked.about, limit_seconds)]
-    return _Answer(
-        findings, next((finding.check for finding in findings if finding.status == "failed"), "")
-    )
+    bad = next((finding.subject for finding in findings if finding.severity == "fail"), "")
+    return _Answer(findings, bad)
 
 
 def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
@@ -145,20 +129,20 @@ def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
             for finding in check.question(about):
                 found.append(finding)
         except ShipperError as error:
-            found.append(failed(error.message))
+            found.append(fail(error.message))
         except OSError as error:
-            found.append(failed(why_system(error)))
+            found.append(fail(why_system(error)))
         except Exception as error:
             # The error's text may quote a secret.
             log.info("%s", check.name, exc_info=True)
-            found.append(failed(f"the check itself failed: {type(error).__name__}"))
+            found.append(fail(f"the check itself failed: {type(error).__name__}"))
 
     thread = runtime.Thread(target=run, name=check.name, daemon=True)
     thread.start()
     thread.join(limit_seconds)
     answered = list(found)
     return (
-        [*answered, failed(f"no answer within {limit_seconds:g} s")]
+        [*answered, fail(f"no answer within {limit_seconds:g} s")]
         if thread.is_alive()
         else answered
     )

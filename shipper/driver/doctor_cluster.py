@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from shipper import runtime
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
-from shipper.driver.doctor import Check, CheckList, Examined, Finding, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, CheckList, Examined, skipped
 from shipper.driver.doctor_machine import latest_window
 from shipper.driver.schemas import schema_problem
 from shipper.driver.topic_settings import contradictions
 from shipper.errors import ClusterError
+from shipper.finding import Finding, fail, ok, warn
 from shipper.kafka import tls
 from shipper.kafka.admin import NO_TRANSACTIONS, TopicFacts
 from shipper.kafka.client import GROUP, ClusterClient
@@ -61,7 +62,7 @@ class ExaminedCluster(Examined):
     def file(self) -> Iterator[Finding]:
         self._cluster = load_cluster(self.config_dir, self.name)
         if why := refusal(self._cluster):
-            yield failed(f"no client can be made with its properties: {why}")
+            yield fail(f"no client can be made with its properties: {why}")
             return
         warnings = list(self._cluster.warnings())
         for path, why in warnings:
@@ -71,7 +72,7 @@ class ExaminedCluster(Examined):
                 "url": "use https",
             }
             remedy = remedies.get(str(path[-1]), "leave it out unless you need it")
-            yield warning(f"`{path[-1]}`: {why}", remedy)
+            yield warn(f"`{path[-1]}`: {why}", remedy)
         if not warnings:
             yield ok("the cluster's file is right, and a client can be made")
 
@@ -79,7 +80,7 @@ class ExaminedCluster(Examined):
         if self.of.records.avro is None:
             return
         if problem := schema_problem(self.cluster, self.of):
-            yield failed(problem.message)
+            yield fail(problem.message)
         else:
             yield ok("it has the schema of `records.avro`, or would take it")
 
@@ -90,9 +91,9 @@ class ExaminedCluster(Examined):
                 bad.append(why)
         reached = ", ".join(f"{host}:{port}" for host, port in sorted(self._reached))
         if not self._reached:
-            yield failed("; ".join(bad))
+            yield fail("; ".join(bad))
         elif bad:
-            yield warning(f"{'; '.join(bad)}. {reached} can be reached")
+            yield warn(f"{'; '.join(bad)}. {reached} can be reached")
         else:
             yield ok(f"{reached} can be reached")
 
@@ -124,7 +125,7 @@ class ExaminedCluster(Examined):
             try:
                 shown = tls.handshake(settings, host, port, _CONNECT_SECONDS)
             except tls.HandshakeFailed as refused:
-                yield failed(str(refused))
+                yield fail(str(refused))
                 continue
             if shown is None:
                 yield skipped(
@@ -138,7 +139,7 @@ class ExaminedCluster(Examined):
                 "days)"
             )
             yield (
-                warning(says, "give the brokers a new certificate before that day")
+                warn(says, "give the brokers a new certificate before that day")
                 if left < _SOON
                 else ok(says)
             )
@@ -162,7 +163,7 @@ class ExaminedCluster(Examined):
             if (host, port) not in self._reached and (why := self._reach(host, port)):
                 bad.append(why)
         if bad:
-            yield failed("; ".join(bad))
+            yield fail("; ".join(bad))
         else:
             yield ok(", ".join(f"{host}:{port}" for host, port in addresses))
 
@@ -184,7 +185,7 @@ class ExaminedCluster(Examined):
             if (
                 found := self._topic(right, allowed[right.name], facts.get(right.name))
             ) is not None:
-                yield replace(found, check=f"topic {right.name}")
+                yield replace(found, subject=f"topic {right.name}")
 
     def _topic(
         self, right: Right, said: set[str] | KafkaFault, facts: TopicFacts | None
@@ -197,23 +198,23 @@ class ExaminedCluster(Examined):
         return self._limits(right.name, facts) if facts else None
 
     def _lacks(self, right: Right, lacking: Sequence[str]) -> Finding:
-        return failed(
+        return fail(
             f"the user lacks {' and '.join(lacking)} on {right.resource} {right.name}",
             self._grant(right, lacking),
         )
 
     def _absent(self, right: Right, fault: KafkaFault) -> Finding:
         if "AUTHORIZATION" in fault.name:
-            return failed(
+            return fail(
                 ("the user in `properties` has no right on the topic, so the topic cannot be seen"),
                 self._grant(right, right.operations),
             )
         if fault.name.startswith("UNKNOWN_TOPIC"):
-            return failed(
+            return fail(
                 "the topic does not exist",
                 f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
             )
-        return failed(str(fault), _NAMED_THERE)
+        return fail(str(fault), _NAMED_THERE)
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
         says = (
@@ -223,7 +224,7 @@ class ExaminedCluster(Examined):
         )
         longest = self.of.records.max_line_bytes
         if facts.min_insync > facts.replication:
-            return warning(
+            return warn(
                 f"{says}; min.insync.replicas={facts.min_insync} is more than the number of "
                 "replicas: since Kafka 3.7 brokers take the number of replicas instead, and "
                 "earlier ones refuse every record",
@@ -232,10 +233,10 @@ class ExaminedCluster(Examined):
             )
         now = runtime.now()
         found = list(contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now))
-        for each in sorted(found, key=lambda each: not each.is_fault)[:1]:
-            return (failed if each.is_fault else warning)(f"{says}; {each.says}", each.remedy)
+        for each in sorted(found, key=lambda each: each.severity)[:1]:
+            return replace(each, text=f"{says}; {each.text}")
         if facts.limit.max_bytes < longest:
-            return warning(
+            return warn(
                 f"{says}; a line of `records.max_line` ({longest:,} bytes) fits only if it "
                 "compresses",
                 f"raise max.message.bytes of {topic}, or lower `records.max_line`",
@@ -254,7 +255,7 @@ class ExaminedCluster(Examined):
             if self.cluster.ledger.create:
                 yield self._may_create(right)
             else:
-                yield failed(
+                yield fail(
                     f"the ledger topic {topic} does not exist, and `ledger.create` is false",
                     "create it as docs/reference/ledger.md says",
                 )
@@ -268,10 +269,9 @@ class ExaminedCluster(Examined):
         facts = self.client.facts([topic, *readable])
         exists = ledger.exists_by(facts)
         identity.check(exists)
-        weaknesses = ledger.weaknesses()
-        for fault in weaknesses:
-            yield warning(fault, "make the ledger as durable as the topics that it accounts for")
-        if not weaknesses:
+        if weaknesses := ledger.weaknesses():
+            yield from (replace(each, subject="ledger") for each in weaknesses)
+        else:
             found = facts[topic]
             yield ok(
                 f"{topic}: {found.replication} replicas, min.insync.replicas={found.min_insync}"
@@ -299,7 +299,7 @@ class ExaminedCluster(Examined):
                     "and set `ledger.create: false`"
                 )
             )
-            return failed(f"{missing}, and could not be created: {fault.text}", remedy)
+            return fail(f"{missing}, and could not be created: {fault.text}", remedy)
         return ok(f"{missing}; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
@@ -317,12 +317,12 @@ class ExaminedCluster(Examined):
                 yield self._without_transactions(prefix, topics, fault)
             elif "AUTHORIZATION" in fault.name:
                 right = Right("transactional-id", prefix, ("Write",), prefixed=True)
-                yield failed(
+                yield fail(
                     f"the user lacks Write on transactional ids that begin with {prefix}",
                     self._grant(right, ("Write",)),
                 )
             else:
-                yield failed(f"no transactional producer can be opened: {fault}", _NAMED_THERE)
+                yield fail(f"no transactional producer can be opened: {fault}", _NAMED_THERE)
         else:
             yield ok(f"a producer whose id begins with {prefix} can be opened, for all topics")
 
@@ -336,8 +336,8 @@ class ExaminedCluster(Examined):
                 refusing.append(topic)
         said = f"these topics take no transactions: {', '.join(refusing)} ({fault})"
         if self.of.delivery.guarantee == "prefer_exactly_once":
-            return warning(said, "this pipeline ships at least once here; its report says so")
-        return failed(
+            return warn(said, "this pipeline ships at least once here; its report says so")
+        return fail(
             said,
             "set `delivery.guarantee: at_least_once` in the pipeline: see docs/how-to/"
             "clusters-without-transactions.md",
@@ -347,7 +347,7 @@ class ExaminedCluster(Examined):
         """Look whether the brokers take the producer that writes the ledger."""
         if not self.cluster.idempotence:
             if self.of.delivery.guarantee == "exactly_once":
-                yield failed(
+                yield fail(
                     "`idempotence: false` in the cluster's file rules out transactions",
                     "set `delivery.guarantee: at_least_once` in the pipeline",
                 )
@@ -357,7 +357,7 @@ class ExaminedCluster(Examined):
         try:
             self.client.try_idempotence(topic, self.client.answer_seconds(topic))
         except KafkaFault as fault:
-            yield failed(
+            yield fail(
                 f"the brokers take no idempotent producer: {fault.text}",
                 "set `idempotence: false` in the cluster's file",
             )
@@ -372,9 +372,9 @@ class ExaminedCluster(Examined):
         ):  # nobody is ever in it
             yield ok(f"{GROUP} may be described")
         elif isinstance(said, KafkaFault) and "AUTHORIZATION" not in said.name:
-            yield failed(f"group {GROUP} cannot be described: {said}", _NAMED_THERE)
+            yield fail(f"group {GROUP} cannot be described: {said}", _NAMED_THERE)
         elif "Describe" not in _granted(said):
-            yield failed(
+            yield fail(
                 f"the user lacks Describe on group {GROUP}, so the ledger cannot be read",
                 self._grant(right, ("Describe",)),
             )
@@ -399,7 +399,7 @@ class ExaminedCluster(Examined):
         ahead = newest / 1000 - runtime.time()
         at = f"{dt.datetime.fromtimestamp(newest / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
         if ahead > _AHEAD_SECONDS:
-            yield failed(
+            yield fail(
                 f"the ledger's newest record has the time {at} by the brokers' clock, "
                 f"{ahead:.0f} s after this machine's clock",
                 (
@@ -479,5 +479,5 @@ def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
     # reason and not only the time-out.
     limit = 0.8 * about.limit_seconds
     return CheckList(
-        CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), f"{cluster}: "
+        CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), cluster
     )

@@ -22,9 +22,10 @@ from shipper.cache import cache_folder
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
-from shipper.driver.doctor import Check, Examined, Finding, failed, ok, skipped, warning
+from shipper.driver.doctor import Check, Examined, skipped
 from shipper.driver.kerberos import REMEDY_OF_STANDALONE, why_executors_get_no_login
 from shipper.errors import JavaUnavailable, why_system
+from shipper.finding import Finding, fail, ok, warn
 from shipper.java import INSTALL, find_java
 from shipper.report.markup import plural
 from shipper.whole_files import file_system, write_whole
@@ -59,7 +60,7 @@ def java(_: Examined) -> Iterator[Finding]:
     try:
         found = find_java()
     except JavaUnavailable as error:
-        yield failed(error.why)
+        yield fail(error.why)
     else:
         yield ok(f"{found.version} at {found.where}")
 
@@ -89,10 +90,10 @@ def packages(_: Examined) -> Iterator[Finding]:
     lacks = "" if versions["pyspark"] else "; no pyspark: jobs need a `runner.python` that has it"
     yield ok(f"{sys.version.split()[0]}: {shown}{lacks}")
     if not runner.READER_JAR.exists():
-        yield failed(
+        yield fail(
             f"{runner.READER_JAR} does not exist",
             "install shipper again, or run `python jvm/build.py` in a checkout",
-            check="jars",
+            subject="jars",
         )
 
 
@@ -128,15 +129,15 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
         steps=(runner.LOOK,),
     )
     if why := why_executors_get_no_login(pipeline.runner):
-        yield failed(why, REMEDY_OF_STANDALONE)
+        yield fail(why, REMEDY_OF_STANDALONE)
         return
     command = job.command()
     if why := runner.why_no_spark(pipeline.runner):
-        yield failed(why.partition(": ")[0], why.partition(": ")[2], check="Spark's cluster")
+        yield fail(why, subject="Spark's cluster")
     try:
         done = _run(command, limit_seconds, job.environment())
     except OSError as error:
-        yield failed(
+        yield fail(
             f"{command[0]} cannot be started: {error.strerror}",
             "correct `runner.python` or `runner.spark_submit`",
         )
@@ -145,15 +146,15 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
         if slow.stdout and (found := _last_document(slow.stdout.decode(errors="replace"))):
             yield from _spark(found, pipeline.runner)
             yield from _source(found, pipeline, window)
-            yield warning(
+            yield warn(
                 f"no task has run on {pipeline.runner.spark_master} within {limit_seconds:g} s",
                 "check that there are free cores and memory (`spark.executor.cores`, "
                 "`spark.executor.memory`). The master's page and the executors' logs show why "
                 "executors do not start. --limit allows more time",
-                check="executors",
+                subject="executors",
             )
             return
-        yield failed(
+        yield fail(
             f"Java, or the files of window {window}, took longer than {limit_seconds:g} s",
             "the file system does not answer, or the machine is overloaded; --limit allows more "
             "time",
@@ -161,7 +162,7 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
         return
     found = _last_document(done.stdout)
     if found is None:
-        yield failed(
+        yield fail(
             f"{command[0]} -m spark_jobs failed: {_last_words(done)}",
             "install shipper[spark] in the environment of `runner.python`",
         )
@@ -173,24 +174,23 @@ def spark_and_source(here: Examined) -> Iterator[Finding]:
 
 def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     if why := found.get("executor_error"):
-        what, _, remedy = str(why).partition(": ")
-        yield failed(what, remedy or "`-v` shows Spark's own messages", check="executors")
+        yield fail(str(why), "`-v` shows Spark's own messages", subject="executors")
     elif its.kind != "local" and (executors := found.get("executors")):
         count = plural(len(executors), "executor")
         hosts = ", ".join(sorted({one["host"] for one in executors}))
         if wrong := sorted({one["host"] for one in executors if not one["same_code"]}):
-            yield failed(
+            yield fail(
                 f"tasks on {', '.join(wrong)} have another version of shipper than the driver "
                 f"({count} asked)",
                 "pack `runner.archive` again, or install the driver's version there",
-                check="executors",
+                subject="executors",
             )
         else:
             pythons = " and ".join(sorted({one["python"] for one in executors}))
             yield ok(
                 f"tasks on {count} ({hosts}) ran shipper in Python {pythons}, from "
                 f"{its.archive or its.python or sys.executable}",
-                check="executors",
+                subject="executors",
             )
 
 
@@ -207,58 +207,58 @@ def _last_document(text: str) -> dict[str, Any] | None:
 def _spark(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
     where = its.python or sys.executable
     if why := found.get("java_error"):
-        yield failed(
+        yield fail(
             f"its Java does not start: {why}",
             "see the check of Java; the jars of `runner.conf` must exist, too",
         )
         return
     yield ok(f"{found['spark']} with Java {found['java']}, in {where}")
     if not found["class_data"] and its.spark_submit is None:
-        yield warning(
+        yield warn(
             f"no class data in {cache_folder()}: each run starts some seconds later",
             (
                 f"the first run that ships makes the class data; so does {where} -m "
                 "spark_jobs.make_class_data"
             ),
-            check="jars",
+            subject="jars",
         )
     else:
         yield ok(
             f"shipper's reader, and class data in {cache_folder()}"
             if found["class_data"]
             else "shipper's reader",
-            check="jars",
+            subject="jars",
         )
 
 
 def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Iterator[Finding]:
     if "java_error" in found:
-        yield skipped("not checked, because Java does not start", check="source")
+        yield skipped("not checked, because Java does not start", subject="source")
         return
     where = f"{found['folder']}, window {window}"
     if why := found.get("source_error") or found.get("problem"):
-        yield failed(
+        yield fail(
             str(why),
             "check `source.path`, the file system's settings and this user's credentials",
-            check="source",
+            subject="source",
         )
     elif not found["files"]:
         left = f", {found['left_out']} left out" if found["left_out"] else ""
-        yield warning(
+        yield warn(
             f"no file at {where}{left}",
             "check `source.path`, and whether that window should hold files",
-            check="source",
+            subject="source",
         )
     else:
         yield ok(
-            f"{plural(found['files'], 'file')} at {where}; the first can be read", check="source"
+            f"{plural(found['files'], 'file')} at {where}; the first can be read", subject="source"
         )
     newest = found.get("newest_ms")
     if newest is not None and newest / 1000 > runtime.time() + _APART_SECONDS:
-        yield failed(
+        yield fail(
             f"a file was modified {newest / 1000 - runtime.time():.0f} s after this machine's now",
             "synchronise both clocks (NTP): `source.settle` compares them",
-            check="source's clock",
+            subject="source's clock",
         )
 
 
@@ -274,26 +274,26 @@ def runs_folder(here: Examined) -> Iterator[Finding]:
         back = bytes(fs.cat_file(path))
         fs.rm_file(path)
     except OSError as error:
-        yield failed(f"{uri}: {why_system(error)}")
+        yield fail(f"{uri}: {why_system(error)}")
         return
     except (ValueError, ImportError) as error:
-        yield failed(f"{uri}: {error}")
+        yield fail(f"{uri}: {error}")
         return
     if back != b"shipper doctor":
-        yield failed(f"{uri}: other bytes are read than were written")
+        yield fail(f"{uri}: other bytes are read than were written")
         return
     yield ok(f"{uri} can be written, read and deleted")
     if apart is not None and abs(apart) > _APART_SECONDS:
-        yield failed(
+        yield fail(
             f"the storage of `runs_uri` is {apart:+.0f} s from this machine's clock",
             "set both clocks (NTP)",
-            check="clock",
+            subject="clock",
         )
     elif apart is not None:
         yield ok(
             "the storage of `runs_uri` agrees with this machine's clock to "
             f"{max(1.0, abs(apart)):.0f} s",
-            check="clock",
+            subject="clock",
         )
 
 
@@ -325,33 +325,33 @@ def airflow(here: Examined) -> Iterator[Finding]:
     try:
         done = _run([sys.executable, "-c", _ASK_AIRFLOW], here.limit_seconds)
     except subprocess.TimeoutExpired:
-        yield warning(
+        yield warn(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
             "raise --limit; see docs/understand/sizing.md",
         )
         return
     found = _last_document(done.stdout)
     if found is None:
-        yield failed(f"Airflow cannot be asked: {_last_words(done)}")
+        yield fail(f"Airflow cannot be asked: {_last_words(done)}")
         return
     for file, words in found["errors"].items():
-        yield failed(f"{file} cannot be imported: {''.join(words)}")
+        yield fail(f"{file} cannot be imported: {''.join(words)}")
     if pipeline is None or found["errors"]:
         broken = sorted(name for name, tags in found["dags"].items() if "broken-config" in tags)
         if broken:
-            yield failed(
+            yield fail(
                 f"the configuration of {', '.join(broken)} is broken",
                 "run `shipper validate` where Airflow runs",
             )
         elif not found["errors"]:
             yield ok(f"{found['folder']}: {len(found['dags'])} DAGs")
     elif pipeline.name not in found["dags"]:
-        yield failed(
+        yield fail(
             f"{found['folder']} makes no DAG {pipeline.name}",
             ("run `shipper dags install` with that folder; SHIPPER_CONFIG names the configuration"),
         )
     elif "broken-config" in found["dags"][pipeline.name]:
-        yield failed(
+        yield fail(
             f"DAG {pipeline.name} only shows that its configuration is broken",
             "run `shipper validate` where Airflow runs",
         )
@@ -364,7 +364,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
     )
     for pool in sorted({pool for pools in wanted.values() for pool in pools}):
         waiting = ", ".join(sorted(name for name, pools in wanted.items() if pool in pools))
-        yield failed(
+        yield fail(
             f"the pool {pool} (`airflow_pool` of a cluster) does not exist, so ships of "
             f"{waiting} would never begin",
             f"`airflow pools set {shlex.quote(pool)} 4 'ships to a cluster'`, with as many slots "
@@ -393,9 +393,9 @@ def disks(here: Examined) -> Iterator[Finding]:
         )
         if free < _TOO_LITTLE_BYTES or not os.access(there, os.W_OK):
             why = "" if os.access(there, os.W_OK) else ", and this user may not write there"
-            yield failed(f"{says}{why}", remedy)
+            yield fail(f"{says}{why}", remedy)
         elif free < _LITTLE_BYTES:
-            yield warning(says, remedy)
+            yield warn(says, remedy)
         else:
             yield ok(says)
 

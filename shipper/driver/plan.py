@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from shipper import runtime
@@ -36,6 +37,7 @@ from shipper.driver.timelines import last_commits
 from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ClusterRefuses, ShipperError, SourceError
+from shipper.finding import fail, warn
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
@@ -43,6 +45,7 @@ from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.markup import plural
 from shipper.report.past_runs import delivered_files, run_ids, window_names
 from shipper.report.plan_result import (
+    IN_THE_CLEAR,
     ClusterPlan,
     KnownFile,
     LeftOut,
@@ -335,12 +338,13 @@ def _ask_clusters(
     result.clusters = of_each(AskedCluster.result, asked)
     for cluster in result.clusters:
         if unread and cluster.left_files:
-            cluster.warnings.append(
+            text = (
                 f"None of the files that were sampled could be read: {unread}. The plan knows "
                 "nothing of their content, and nothing can be shipped while this lasts."
             )
+            cluster.findings.append(warn(text, code="unread", cluster=cluster.cluster))
     _note_missing(context, result, asked)
-    problems = [cluster.problem for cluster in result.clusters if cluster.problem]
+    problems = [cluster.problem.text for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
         result.status, result.error = "failed", " ".join(problems)
         result.final = all(cluster.is_final for cluster in asked)
@@ -524,12 +528,18 @@ class AskedCluster:
             self._note_problem(error)
 
     def _note_problem(self, error: ShipperError) -> None:
-        self._found.problem, self.is_final = error.message, not error.retriable
+        if not self._found.problem:
+            found = fail(error.message, code=error.code, cluster=self.name)
+            self._found.findings.append(found)
+            self.is_final = not error.retriable
 
     def _ask(self) -> Decisions:
         context, pipeline = self._context, self._context.pipeline
         cluster = context.clusters[self.name]
-        self._found.in_the_clear = cluster.in_the_clear
+        if cluster.in_the_clear:
+            self._found.findings.append(
+                warn(cluster.in_the_clear, code=IN_THE_CLEAR, cluster=self.name)
+            )
         self._connections = connections = context.connections(self.name)
         folder = context.ledger_folder(cluster.name)
         ledger = context.ledger(cluster.name, self._plan.source_root)
@@ -557,10 +567,11 @@ class AskedCluster:
             finally:
                 # If the ledger is not the one that it was, nothing else need be reported.
                 identified.result()
-        self._found.warnings += ledger.weaknesses()
+        self._found.findings += ledger.weaknesses()
         self._found.generation = -1
         if state is not None:
-            self._found.warnings += moved(state, self._plan)
+            if text := moved(state, self._plan):
+                self._found.findings.append(warn(text, code="moved", cluster=self.name))
             self._found.to_fence = state.control.to_fence()
             self._found.generation = state.control.generation
             chunks, invalidated = state.chunks, state.invalidated
@@ -568,7 +579,7 @@ class AskedCluster:
         judged = {file for file in etags if not context.reship or file in reshipped}
         topics = self._topics = judge(connections.client, chunks, judged)
         self._found.recreated = topics.named(resent=policy == "resend")
-        self._found.notes += notes(self._found.recreated)
+        self._found.note(*notes(self._found.recreated), code="recreated")
         if policy == "fail" and topics.lost.files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
         self._ledger = ledger if there else None
@@ -629,7 +640,7 @@ class AskedCluster:
             self._note_problem(error)
             return
         if matched := self.decided.matched:
-            self._found.notes.append(note_of_matches(matched))
+            self._found.note(note_of_matches(matched), code="renamed")
         self._found.recognised = [
             RecognisedFile(
                 **one.file._asdict(),
@@ -640,7 +651,7 @@ class AskedCluster:
             if one.match
         ]
         if successors := self.decided.by("successor"):
-            self._found.notes.append(note_of_successors(successors))
+            self._found.note(note_of_successors(successors), code="successor")
 
     def wants(self, file: FileId) -> bool:
         """Return True if a ship has work on a late file: records to send, or to write down which
@@ -676,7 +687,7 @@ class AskedCluster:
         found.left_bytes = sum(sizes[file] for file in wanted)
         found.records_there = sum(records.get(file, 0) for file in sizes)
         if older := len(own & {one.file for one in left.by("older")}):
-            found.notes.append(shipped_under_another(older))
+            found.note(shipped_under_another(older), code="older")
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
             found.committed = self._committed_before(self._back, set(left.complete))
@@ -723,8 +734,11 @@ class AskedCluster:
             for topic, limit in topics
             for each in contradictions(pipeline, topic, limit, window, now)
         ]
-        self._found.warnings += [str(each) for each in found if not each.is_fault]
-        if (faults := [str(each) for each in found if each.is_fault]) and not self._found.problem:
+        self._found.findings += [
+            replace(each, cluster=self.name) for each in found if each.severity == "warn"
+        ]
+        faults = [f"{each.text}; {each.remedy}" for each in found if each.severity == "fail"]
+        if faults:
             self._note_problem(
                 ClusterRefuses(
                     f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
@@ -734,29 +748,29 @@ class AskedCluster:
             )
 
 
-def moved(state: LedgerState, plan: PlanResult) -> list[str]:
-    """Return notes if the files lie, or may lie, elsewhere than at the last ship."""
+def moved(state: LedgerState, plan: PlanResult) -> str:
+    """Return a warning if the files lie, or may lie, elsewhere than at the last ship."""
     before = state.control.sources[-1:]
     if plan.source_root and before and before != [plan.source_root]:
         known = sum(1 for file in plan.files if file.id in state.chunks.digests)
-        return [
+        return (
             f"the files lay under {before[0]}, and lie under {plan.source_root} now: a file that "
             "was shipped from there counts as shipped if its path below, its size and its "
             f"modification time are the same. That holds for {known:,} of "
             f"{plural(len(plan.files), 'file')} of this window."
-        ]
+        )
     if (
         not before
         and state.other
         and not state.other.startswith(plan.source_root)
         and not state.chunks.digests
     ):
-        return [
+        return (
             f"the ledger has files under another root ({state.other}), and no file of this "
             f"window under {plan.source_root}. If the same files were moved, they will be sent "
             "again. To prevent that, name their earlier place in `source.formerly`."
-        ]
-    return []
+        )
+    return ""
 
 
 def _add_tuning(

@@ -13,7 +13,6 @@ from shipper.config import load_platform
 from shipper.driver.context import RunContext
 from shipper.error_codes import UNEXPECTED, with_code
 from shipper.errors import ShipperError, UsageError
-from shipper.report.account import RunStep, first_failure
 from shipper.report.gaps import gaps_before
 from shipper.report.horizon import prune
 from shipper.report.late import fresh_until
@@ -31,6 +30,7 @@ from shipper.report.results import (
     apply_gate,
 )
 from shipper.report.run_folder import StepResult
+from shipper.report.run_view import RunStep, cause_of
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
@@ -247,7 +247,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
             expected += [RunStep(SHIP, cluster, shipped), RunStep(GATE_DELIVERY, cluster, judged)]
     if planned and gate:
         planned = apply_gate(planned, gate)
-    cause = _first_cause(expected)
+    cause = cause_of(expected)
     found = RunReport(
         **(context.common(REPORT, started_at) | {"finished_at": now()}),
         status="failed" if cause else "succeeded",
@@ -258,7 +258,6 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         ships=[shipped for shipped in ships if shipped],
         delivery_gates=[closed for closed in delivery_gates if closed],
         **_of_earlier_runs(context),
-        first_cause=cause,
         page=folder.path("report.html"),
         log_url=context.log_url,
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
@@ -312,15 +311,3 @@ def _prune(context: RunContext) -> None:
         )
     except (OSError, ShipperError) as error:
         say(f"report: old results could not be removed, and stay until the next run ({error})")
-
-
-def _first_cause(expected: Sequence[RunStep]) -> str | None:
-    step = first_failure(expected)
-    if step is None:
-        return None
-    if step.result is None:
-        return (
-            f"step {step.key} left no result: it was killed or never ran; look at its log, and "
-            "run the window again"
-        )
-    return f"{step.key}: {step.result.error}"

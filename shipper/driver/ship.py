@@ -124,7 +124,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     ):
         with context.phases("waiting for the lease"):
             held.enter_context(lease)
-            result.notes += _remember(identity, context)
+            result.note(*_remember(identity, context), code="new-ledger")
         shipping = ClusterShip(
             context, cluster, plan, ledger, found, lease, result, connections.take_fences()
         )
@@ -133,7 +133,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         with context.phases("releasing the lease"):
             held.close()
             drawn.result()
-    result.notes += _keep_snapshot(ledger)
+    _keep_snapshot(ledger, result)
     return result
 
 
@@ -168,17 +168,17 @@ def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
         ) from error
 
 
-def _keep_snapshot(ledger: LedgerLog) -> list[str]:
+def _keep_snapshot(ledger: LedgerLog, result: ShipResult) -> None:
     """Write a snapshot, so that the next run need not read the same records again. A failure here
     does not undo the ship."""
     try:
         ledger.keep_snapshot()
     except (ShipperError, OSError) as error:
-        return [
+        result.note(
             "The ledger's snapshot could not be written, so the next run reads the ledger from "
-            f"the last one on: {error}"
-        ]
-    return []
+            f"the last one on: {error}",
+            code="snapshot",
+        )
 
 
 def _left_out(cluster: str, left_out: Mapping[FileId, str]) -> SourceError:
@@ -293,7 +293,7 @@ class ClusterShip:
             )
         elif found.lost.found:
             look_again(found, self._cluster)
-            result.notes += notes(result.recreated)
+            result.note(*notes(result.recreated), code="recreated")
         return replace(taken, chunks=found.chunks)
 
     def _look_whether_topics_stayed(self, taken: Takeover) -> None:
@@ -309,9 +309,10 @@ class ClusterShip:
                 self._client, taken.read_on(self._ledger).chunks, self._of_id.keys()
             ).named()
         except ShipperError as error:
-            self._result.notes.append(
+            self._result.note(
                 "At the end it could not be checked whether a topic was deleted during the "
-                f"ship: {error}"
+                f"ship: {error}",
+                code="topics",
             )
             return
         if lost:
@@ -319,9 +320,10 @@ class ClusterShip:
             why = recreated_error(
                 self._cluster.name, self._context.pipeline.name, lost, "That was during this ship."
             )
-            self._failed(why) if self._result.status != "failed" else self._result.notes.append(
-                why.message
-            )
+            if self._result.status == "failed":
+                self._result.note(why.message, code=why.code)
+            else:
+                self._failed(why)
 
     def _look_into_files(self, taken: Takeover) -> None:
         """Find out what the files may be that the ledger does not know: a deciding read, after the
@@ -360,7 +362,7 @@ class ClusterShip:
         for file, alias in aliases.items():
             taken.chunks.add_alias(file, alias)
             taken.chunks.succeeded.add(alias.original)
-        self._result.notes.append(note_of_matches(matched))
+        self._result.note(note_of_matches(matched), code="renamed")
 
     def _alias(self, one: FileDecision, taken: Takeover) -> Alias:
         assert one.match is not None
@@ -390,11 +392,10 @@ class ClusterShip:
         if matched := left.matched:
             self._note_aliases(matched, taken)
         if successors := left.by("successor"):
-            result.notes.append(note_of_successors(successors))
+            result.note(note_of_successors(successors), code="successor")
         if context.pipeline.source.on_unreadable == "quarantine":
-            result.notes += quarantine_whole(
-                context, self._planned(left.left) + self._unreadable, set(left.partial)
-            )
+            planned = self._planned(left.left) + self._unreadable
+            result.note(quarantine_whole(context, planned, set(left.partial)), code="unreadable")
             left = self._decide(taken)
         if left.left:
             context.start_spark_for_sql()
@@ -405,16 +406,18 @@ class ClusterShip:
             what = "file was" if len(skipped) == 1 else "files were"
             self._note(
                 f"{len(skipped)} {what} replaced after being shipped and left alone "
-                f"(`on_replaced: skip`): {names}."
+                f"(`on_replaced: skip`): {names}.",
+                "replaced",
             )
         if older := left.by("older"):
-            result.notes.append(shipped_under_another(len(older)))
+            result.note(shipped_under_another(len(older)), code="older")
         self._earlier = taken.chunks.sent_by(context.folder.run_id)
         if earlier := sum(sent.records for sent in self._earlier.values()):
             result.by_earlier_attempts = earlier
             self._note(
                 f"{plural(earlier, 'record')} of those already committed came from an earlier "
-                "attempt of this very run."
+                "attempt of this very run.",
+                "earlier-attempt",
             )
         late = [file for file in left.left if file in self._late_windows]
         result.late_files = len(late)
@@ -617,8 +620,8 @@ class ClusterShip:
         waiting = [f"{topic} ({plural(count, 'record')})" for topic, count in unsent.items()]
         named = listed(waiting, _NAMED)
         say(f"{self._cluster.name}: another pass for {named}")
-        self._result.notes.append(
-            f"Another pass over the files was needed for parked records of {named}."
+        self._result.note(
+            f"Another pass over the files was needed for parked records of {named}.", code="parked"
         )
         taken = self._next_generation()
         return self._scan(self._decide(taken), taken)
@@ -636,9 +639,9 @@ class ClusterShip:
             raise ClusterRefuses(self._result.error or "", code="SHIP-404")
         return present
 
-    def _note(self, note: str) -> None:
-        say(f"{self._cluster.name}: {note}")
-        self._result.notes.append(note)
+    def _note(self, text: str, code: str) -> None:
+        say(f"{self._cluster.name}: {text}")
+        self._result.note(text, code=code)
 
     def _failed(self, error: ShipperError) -> None:
         self._result.status, self._result.error = "failed", error.message
@@ -659,14 +662,12 @@ class ClusterShip:
         )
         self._unreadable += [file for file in found if file.path not in known]
         if done.error is None:
-            notes = [too_long(pieces, done.reports), padded(pieces, done.reports)]
-            empty = without_records(pieces, done.receipts)
-            if empty:
+            self._result.note(too_long(pieces, done.reports) or "", code="too-long")
+            self._result.note(padded(pieces, done.reports) or "", code="padded")
+            if empty := without_records(pieces, done.receipts):
                 count, more = plural(len(empty), "file"), ", …" if len(empty) > 1 else ""
-                notes.append(f"{count} with bytes but without a line ({min(empty)}{more}).")
-            self._result.notes += [
-                note for note in notes if note and note not in self._result.notes
-            ]
+                without = f"{count} with bytes but without a line ({min(empty)}{more})."
+                self._result.note(without, code="no-lines")
 
     def _close_account(self, left: Decisions, before: Counter[str], taken: Takeover) -> None:
         result, quarantine = self._result, self._context.pipeline.quarantine
@@ -697,8 +698,9 @@ class ClusterShip:
             )
         except ShipperError as error:
             say(f"{self._cluster.name}: no timeline: {error}")
-            self._result.notes.append(
-                f"There is no timeline, because the ledger could not be read at the end: {error}"
+            self._result.note(
+                f"There is no timeline, because the ledger could not be read at the end: {error}",
+                code="timeline",
             )
             return
         generations = self._result.generations

@@ -6,10 +6,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import pattern_of_source
+from shipper.finding import Finding, fail, warn
 from shipper.kafka.limits import TopicLimit
 from shipper.windows.window import Window
 
@@ -19,35 +19,25 @@ _SLACK = dt.timedelta(days=1)
 _UNITS = (86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")
 
 
-class Contradiction(NamedTuple):
-    says: str
-    remedy: str
-    is_fault: bool
-    """True if no record of the window could be delivered, or none would stay."""
-
-    def __str__(self) -> str:
-        return f"{self.says}; {self.remedy}"
-
-
 def contradictions(
     pipeline: Pipeline, topic: str, limit: TopicLimit, window: Window | None, now: dt.datetime
-) -> Iterator[Contradiction]:
-    """Yield contradictions. ``window``: the one that is to be shipped; None if the run names
-    files."""
+) -> Iterator[Finding]:
+    """Yield contradictions. It is a fault if no record of the window could be delivered, or none
+    would stay. ``window``: the one that is to be shipped; None if the run names files."""
     quarantine = pipeline.quarantine is not None and topic == pipeline.quarantine.topic
     if limit.needs_key and (quarantine or pipeline.records.key is None):
         key = "records in quarantine have no key" if quarantine else "set `records.key`"
-        yield Contradiction(
+        yield fail(
             f"topic {topic} is compacted and takes no record without a key",
             f"{key}, or set cleanup.policy=delete",
-            True,
+            subject=topic,
         )
     elif limit.needs_key:
-        yield Contradiction(
+        yield warn(
             f"topic {topic} is compacted: it keeps only the newest record of a key, and a gate "
             "that reads back later misses the others",
             "set cleanup.policy=delete if every record counts",
-            False,
+            subject=topic,
         )
     if (
         quarantine
@@ -66,16 +56,15 @@ def contradictions(
         "of sending"
     )
     if pattern_of_source(pipeline.source.path) is not None and now - window.end - _SLACK > age:
-        yield Contradiction(
-            f"{kept}, and window {window} ended {_in_words(now - window.end)} ago", remedy, True
-        )
+        ended = f"{kept}, and window {window} ended {_in_words(now - window.end)} ago"
+        yield fail(ended, remedy, subject=topic)
     elif now - window.start > age:
         outside = "go to quarantine" if pipeline.quarantine else "fail the run"
-        yield Contradiction(
+        yield warn(
             f"{kept}, and window {window} began {_in_words(now - window.start)} ago: by "
             f"`records.timestamp`, older records {outside}",
             remedy,
-            False,
+            subject=topic,
         )
 
 

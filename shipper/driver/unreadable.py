@@ -72,12 +72,12 @@ def _paths(paths: Sequence[str]) -> str:
 
 def quarantine_whole(
     context: RunContext, files: Sequence[PlannedFile], begun: Container[FileId]
-) -> list[str]:
+) -> str:
     """Quarantine each of ``files`` that cannot be read, as one record; packed files are read for
     that. Three kinds of files are left out: partly shipped files, whose lines are in their topic
     already; files that another run may be able to read; and files that may be text by their name,
     since whoever writes the first line of a log must not have the whole log taken for done. Returns
-    notes."""
+    a note."""
     surely_read = (PLAIN, "") if context.pipeline.source.verbatim else ("",)
     doubtful = [file for file in files if not file.problem and file.format not in surely_read]
     if doubtful:
@@ -95,7 +95,7 @@ def quarantine_whole(
     said = f"Quarantined whole: {_named(bad)}."
     for file in bad:
         file.format, file.problem, file.bom = UNREADABLE, "", False
-    return [said] if bad else []
+    return said if bad else ""
 
 
 def _may_be_text(context: RunContext, file: PlannedFile) -> bool:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal
 
 from shipper.config.units import plural
+from shipper.finding import Finding, fail, warn
 from shipper.ledger.codec import peek_key
 from shipper.ledger.fold import (
     ChunkOfSplit,
@@ -244,22 +243,19 @@ class Inventory:
                 self.windows[window].complete += complete
 
 
-@dataclass(frozen=True)
-class LedgerFinding:
-    """Irregularity in the ledger. ``unfinished``: left behind by a killed run, and completed by the
-    next one. ``expired``: deleted by retention."""
-
-    severity: Literal["wrong", "unfinished", "expired"]
-    kind: str
-    where: str
-    text: str
+#: Left behind by a killed run, and completed by the next one.
+GAP = "gap"
 
 
-_wrong = partial(LedgerFinding, "wrong")
-_gap = partial(LedgerFinding, "unfinished", "gap")
+def _wrong(code: str, subject: str, text: str) -> Finding:
+    return fail(text, code=code, subject=subject)
 
 
-def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFinding]:
+def _gap(subject: str, text: str) -> Finding:
+    return warn(text, code=GAP, subject=subject)
+
+
+def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[Finding]:
     """Yield contradictions among the records of one path."""
     live = [entry for entry in of_path if not entry.invalidated]
     by_split: dict[SplitId, list[Entry]] = {}
@@ -288,9 +284,7 @@ def findings(of_path: Entries, split_starts: SplitStarts) -> Iterator[LedgerFind
         yield from _findings_of_split(where, of_split)
 
 
-def _findings_of_bytes(
-    file: FileId, of_file: Sequence[Entry], before: int
-) -> Iterator[LedgerFinding]:
+def _findings_of_bytes(file: FileId, of_file: Sequence[Entry], before: int) -> Iterator[Finding]:
     """Compare the bytes that the splits account for with the file's size, once all splits have
     ended. ``before``: bytes that were delivered as another file's."""
     reads = {entry.key.split: entry.value.read for entry in of_file if entry.value.end}
@@ -307,7 +301,7 @@ def _findings_of_bytes(
 
 def _findings_of_cut(
     file: FileId, there: set[int], cut_into: set[int], today: Sequence[int]
-) -> Iterator[LedgerFinding]:
+) -> Iterator[Finding]:
     """Yield findings about the file's splits. ``there``: begin of each split that has chunks;
     ``cut_into``: numbers of splits, by these chunks; ``today``: begins of the splits as the
     pipeline would cut the file now, which tells where missing splits begin if the file was cut
@@ -327,7 +321,7 @@ def _findings_of_cut(
         yield _gap(file.path, text)
 
 
-def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
+def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
     """Yield findings about one split."""
     ends = sorted({entry.value.last for entry in of_split if entry.value.end})
     records = SplitState(
@@ -361,7 +355,7 @@ def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Ledger
         yield _gap(where, f"{records} records are there {of}")
 
 
-def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
+def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[Finding]:
     by_topic: dict[str, list[Interval]] = {}
     for entry in of_split:
         if entry.value.records:
@@ -376,7 +370,7 @@ def _overlaps(where: str, of_split: Sequence[Entry]) -> Iterator[LedgerFinding]:
                 yield _wrong("overlap", where, text)
 
 
-def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[LedgerFinding]:
+def differences(snapshot: LedgerRecords, topic: LedgerRecords) -> Iterator[Finding]:
     """Yield differences between the ledger read from its snapshot on, and the ledger read
     afterwards from the topic alone."""
     ours, theirs = snapshot.control, topic.control
@@ -420,7 +414,7 @@ def _differ(
 
 def absent_topics(
     of_path: Iterable[Entry], partitions: Callable[[str], int | None]
-) -> Iterator[LedgerFinding]:
+) -> Iterator[Finding]:
     """Yield one finding for each record of the ledger whose topic, or partition, is not on the
     cluster; the next such record gives the same finding again."""
     for entry in of_path:

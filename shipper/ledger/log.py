@@ -37,6 +37,7 @@ from shipper.errors import (
     OutcomeUnknown,
     TopicMissing,
 )
+from shipper.finding import Finding, warn
 from shipper.kafka.admin import LogFacts, TopicFacts, TopicIds
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.outcomes import GRANT_SECONDS
@@ -360,7 +361,7 @@ class LedgerLog:
             )
         return True
 
-    def weaknesses(self) -> list[str]:
+    def weaknesses(self) -> list[Finding]:
         """Return in what the ledger is less durable than the data that it accounts for, by the
         answers to :meth:`exists_by`. If the ledger is lost, everything is sent again."""
         facts = self._facts.get(self.topic)
@@ -376,28 +377,39 @@ class LedgerLog:
                 else f"the cluster has {plural(facts.brokers, 'broker')}"
             )
             found.append(
-                f"has replication factor {facts.replication}, and {than}: raise it "
-                "(kafka-reassign-partitions)"
+                (
+                    f"has replication factor {facts.replication}, and {than}",
+                    "raise it (kafka-reassign-partitions)",
+                )
             )
         most = min(max((each.min_insync for each in beside), default=0), facts.replication)
         if facts.min_insync < most or (facts.min_insync == 1 and facts.replication >= _REPLICAS):
             wanted = max(most, 2)
             found.append(
-                f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on one "
-                f"broker only; set {wanted} (kafka-configs --alter --add-config "
-                f"min.insync.replicas={wanted})"
+                (
+                    f"has min.insync.replicas={facts.min_insync}: an acknowledged record may be on "
+                    "one broker only",
+                    f"set {wanted} (kafka-configs --alter --add-config "
+                    f"min.insync.replicas={wanted})",
+                )
             )
         if facts.replication > 1 and facts.settings.get("unclean.leader.election.enable") == "true":
             found.append(
-                "has unclean.leader.election.enable=true: a replica without its last records may "
-                "become leader, and those records are gone; set false (kafka-configs --alter "
-                "--add-config unclean.leader.election.enable=false)"
+                (
+                    "has unclean.leader.election.enable=true: a replica without its last records "
+                    "may become leader, and those records are gone",
+                    "set false (kafka-configs --alter --add-config "
+                    "unclean.leader.election.enable=false)",
+                )
             )
+        lost = "If the ledger is lost, everything is sent again."
         return [
-            f"the ledger {self.topic} on {self._cluster.name} {fault}. If the ledger is lost, "
-            "everything is sent again."
-            for fault in found
-        ]
+            warn(
+                f"the ledger {self.topic} {fault}. {lost}", remedy,
+                code="ledger", cluster=self._cluster.name, subject=self.topic,
+            )
+            for fault, remedy in found
+        ]  # fmt: skip
 
     def create(self) -> None:
         """Create the topic if the cluster's configuration allows that. Raises ClusterError."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes
-from shipper.report.account import Account
+from shipper.report.cluster_view import ClusterView
 from shipper.report.markup import number, plural, words
 from shipper.report.plan_result import PlanResult
 from shipper.report.throughput import coordinate
@@ -45,7 +45,7 @@ class Line(NamedTuple):
         return [f"{number(records)} {self.remark or kind}" for kind, records in self.parts]
 
 
-def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, Any]:
+def flow(account: ClusterView, prefix: str, plan: PlanResult | None) -> dict[str, Any]:
     """Return the figure of one cluster. ``prefix`` makes its ids unique on the page."""
     lines = list(_lines(account))
     says = closing(account)
@@ -68,7 +68,7 @@ def flow(account: Account, prefix: str, plan: PlanResult | None) -> dict[str, An
     }
 
 
-def closing(account: Account) -> str:
+def closing(account: ClusterView) -> str:
     """Return ``1,200 read + 300 not read = 900 delivered + 500 before + 100 filtered``; with ≠ if
     the sum does not close."""
     right = [f"{number(account.delivered)} delivered", f"{number(account.before)} before"]
@@ -81,12 +81,12 @@ def closing(account: Account) -> str:
     return f"{number(account.read)} read{unread} {sign} {' + '.join(right)}"
 
 
-def _unsent(account: Account) -> bool:
+def _unsent(account: ClusterView) -> bool:
     """True if records are missing because the ship failed before it sent them."""
     return account.ship_failed and account.gap > 0
 
 
-def _aside(account: Account) -> list[str]:
+def _aside(account: ClusterView) -> list[str]:
     counts = {
         "filtered": sum(account.filtered.values()),
         "quarantined": sum(account.quarantined.values()),
@@ -95,7 +95,7 @@ def _aside(account: Account) -> list[str]:
     return [f"{number(count)} {what}" for what, count in counts.items() if count]
 
 
-def _verdict(account: Account) -> Iterator[str]:
+def _verdict(account: ClusterView) -> Iterator[str]:
     """Yield the verdict on the sum, which follows the sum."""
     size = number(abs(account.gap))
     if account.read is None:
@@ -118,7 +118,7 @@ def _verdict(account: Account) -> Iterator[str]:
         yield f" After the run the ledger holds {plural(account.ledger, 'record')} of the window."
 
 
-def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
+def _head(account: ClusterView, plan: PlanResult | None) -> list[tuple[str, list[str]]]:
     """Return the sum of each column above the picture, with its details below."""
     read = number(account.read) if account.read is not None else "?"
     unread = [f"+ {number(account.unread)} not read"] if account.unread else []
@@ -132,7 +132,7 @@ def _head(account: Account, plan: PlanResult | None) -> list[tuple[str, list[str
     ]
 
 
-def _lines(account: Account) -> Iterator[Line]:
+def _lines(account: ClusterView) -> Iterator[Line]:
     """Yield topics, the largest first; then filtered and quarantined records; then differences
     that need an explanation."""
     topics = [
@@ -175,7 +175,7 @@ def _folded(
         yield Line(name, [(kind, records) for kind, records in parts if records])
 
 
-def _picture(lines: Sequence[Line], account: Account) -> dict[str, Any]:
+def _picture(lines: Sequence[Line], account: ClusterView) -> dict[str, Any]:
     """Place the lines from top to bottom, in em, with their labels, bands and nodes. The middle
     column holds the lines that were read, and below them the others.
 

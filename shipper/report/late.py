@@ -147,7 +147,7 @@ def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
 def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
     folder = newest(runs_uri, pipeline, window)
     report = left_result(folder, REPORT, RunReport) if folder else None
-    return one_sentence(report.first_cause) if report and report.first_cause else None
+    return one_sentence(report.error) if report and report.error else None
 
 
 def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:

@@ -1,68 +1,22 @@
-"""Plain texts of a run's outcome: the headline and the first cause in one sentence; and a step's
-result in one line."""
+"""A step's result in one line, and its findings in some."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.error_codes import code_of, with_code, without_code
-from shipper.report.account import Account, RunStep, accounts
-from shipper.report.markup import number, plural, words
-from shipper.report.notes import measured_rate
+from shipper.report.markup import number, plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import StepResult
-from shipper.report.verdict import checks, verdict
 
-Ending = Literal["failure", "warning", "success"]
 _MOST_LINES = 20
 LONGEST = 400
 """Characters of a cause."""
 _RATE_AFTER_SECONDS = 1.0
 """Seconds of sending below which a rate would be a guess."""
 _END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`“\"(])")
-
-
-@dataclass(frozen=True)
-class Message:
-    ending: Ending
-    headline: str
-    """``Failed while shipping to singapore, after 559,987 records``."""
-    cause: str | None
-    """First cause of a failure, or the first warning, in one sentence; None: all is well."""
-    step: RunStep | None
-    """The step that failed first, or left no result."""
-    clusters: tuple[str, ...]
-    """One line for each cluster."""
-
-
-def message(report: RunReport) -> Message:
-    found, ending = accounts(report), verdict(report)
-    dry = report.plan if report.asked and report.asked.plan_only else None
-    clusters = tuple(
-        _planned_for(account.plan, bool(dry.files))
-        if dry and account.plan
-        else cluster_line(account, tried=ships_began(report))
-        for account in found
-    )
-    if ending.state == "failed":
-        cause = _closed(report, ending.failed) or (
-            one_sentence(ending.cause) if ending.cause else None
-        )
-        return Message("failure", ending.headline, cause, ending.failed, clusters)
-    warnings = [*(doubt.says for doubt in ending.doubts), *_warnings(report, found)]
-    cause = one_sentence(warnings[0]) if warnings else None
-    return Message("warning" if warnings else "success", ending.headline, cause, None, clusters)
-
-
-def ships_began(report: RunReport) -> bool:
-    """Return False if the plan failed or the source gate is closed."""
-    return all(
-        step is None or step.status != "failed" for step in (report.plan, report.gate_source)
-    )
 
 
 def one_sentence(text: str) -> str:
@@ -72,65 +26,6 @@ def one_sentence(text: str) -> str:
     sentence = _END_OF_SENTENCE.split(plain, maxsplit=1)[0]
     short = sentence if len(sentence) <= LONGEST else f"{sentence[: LONGEST - 1]}…"
     return with_code(short, code_of(text))
-
-
-def _closed(report: RunReport, step: RunStep | None) -> str | None:
-    """Return the first failed check of a closed gate, which says more than that the gate is closed,
-    with the code of the gate's error."""
-    if step is None or not isinstance(step.result, GateResult):
-        return None
-    broken = [
-        check for check in step.result.checks if check.severity == "block" and not check.passed
-    ]
-    if not broken:
-        return None
-    others = words([check.check for check in broken[1:]])
-    more = f"; so is {others}" if len(broken) == 2 else f"; so are {others}" if others else ""
-    expected, observed = (
-        " ".join(text.split()) for text in (broken[0].expected, broken[0].observed)
-    )
-    closed = f"{step.title}: {broken[0].check}: expected {expected}, observed {observed}{more}"
-    return with_code(one_sentence(closed), code_of(step.result.error))
-
-
-def _warnings(report: RunReport, found: list[Account]) -> list[str]:
-    says = [
-        f"{title}: {check.check}: expected {check.expected}, observed {check.observed}"
-        for title, check in checks(report)
-        if check.severity == "warn" and not check.passed
-    ]
-    for account in found:
-        aside = sum(account.quarantined.values())
-        if aside:
-            reasons = ", ".join(
-                f"{reason} {number(count)}" for reason, count in sorted(account.quarantined.items())
-            )
-            says.append(f"{account.cluster}: {plural(aside, 'record')} quarantined ({reasons})")
-    return says
-
-
-def cluster_line(account: Account, *, tried: bool = True) -> str:
-    """Return ``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``. ``tried``:
-    False if the run ended before its first ship."""
-    said = {
-        "shipped": "shipped",
-        "nothing": "nothing to ship",
-        "failed": "failed",
-        "no result": "the ship step left no result" if tried else "not tried",
-    }
-    counts = [
-        (account.sent, "delivered"),
-        (sum(account.filtered.values()), "filtered"),
-        (sum(account.quarantined.values()), "quarantined"),
-        (account.parked, "parked"),
-        (account.before, "before"),
-    ]
-    return ", ".join(
-        [
-            f"{account.cluster}: {said[account.outcome]}",
-            *(f"{number(n)} {what}" for n, what in counts if n),
-        ]
-    )
 
 
 def summary(result: StepResult) -> str:
@@ -187,11 +82,11 @@ def _plan(result: PlanResult) -> str:
         f"{format_bytes(result.total_bytes)}{left_out and f', {left_out}'}"
     )
     return "; ".join(
-        [found, *(_planned_for(cluster, bool(result.files)) for cluster in result.clusters)]
+        [found, *(planned_for(cluster, bool(result.files)) for cluster in result.clusters)]
     )
 
 
-def _planned_for(found: ClusterPlan, any_files: bool) -> str:
+def planned_for(found: ClusterPlan, any_files: bool) -> str:
     if found.problem:
         return f"{found.cluster}: cannot be shipped to"
     if not any_files or not found.left_files:
@@ -231,6 +126,14 @@ def _ship(result: ShipResult) -> str:
             named = ", ".join(f"{name} {number(count)}" for name, count in counts.items())
             parts.append(f"{number(total)} {what} ({named})")
     return "; ".join(parts)
+
+
+def measured_rate(ship: ShipResult) -> str:
+    """Return the measured rate beside the cap that held; nothing without a cap."""
+    if not (ship.rate_limit_bytes and ship.wire_bytes and ship.ship_seconds):
+        return ""
+    rate, cap = format_bytes(ship.wire_bytes / ship.ship_seconds), ship.rate_limit_bytes
+    return f"{rate}/s on the wire, at a cap of {format_bytes(cap)}/s"
 
 
 def _gate(result: GateResult) -> str:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from shipper.config.units import format_bytes, format_duration
-from shipper.report.account import Account, RunStep, accounts, steps
+from shipper.report.cluster_view import ClusterView
 from shipper.report.flow import flow
 from shipper.report.markup import duration, plural, utc, window
-from shipper.report.message import cluster_line, ships_began
-from shipper.report.notes import notes
 from shipper.report.results import RunReport
+from shipper.report.run_view import RunStep, RunView, checks, run_view, section, steps
 from shipper.report.tables import (
     figure_table,
     file_table,
@@ -30,25 +29,19 @@ from shipper.report.tables import (
 from shipper.report.templates import environment
 from shipper.report.throughput import throughput
 from shipper.report.times import requests, times
-from shipper.report.verdict import State, checks, verdict
 
-#: State → mark, words, and colour of the icon.
-_BADGES: dict[State, tuple[str, str, str]] = {
-    "shipped": ("✓", "Succeeded", "1a7f4b"),
-    "nothing": ("✓", "Succeeded", "6b8577"),
-    "doubt": ("!", "Look into this", "b26a00"),
-    "failed": ("✗", "Failed", "c0362c"),
+#: State → mark, words, and colour of the icon; and the tone of a cluster.
+_BADGES = {
+    "shipped": ("✓", "Succeeded", "1a7f4b", "good"),
+    "nothing": ("✓", "Succeeded", "6b8577", "good"),
+    "doubt": ("!", "Look into this", "b26a00", "warn"),
+    "failed": ("✗", "Failed", "c0362c", "bad"),
+    "blocked": ("✗", "Failed", "c0362c", "bad"),
 }
 _STATUS = {
     "succeeded": ("✓ succeeded", "good"),
     "failed": ("✗ failed", "bad"),
     "skipped": ("skipped", "dim"),
-}
-_OUTCOMES = {
-    "shipped": ("✓", "good"),
-    "nothing": ("✓", "good"),
-    "failed": ("✗", "bad"),
-    "no result": ("–", "dim"),
 }
 _FIRST_ROWS = 20
 
@@ -63,38 +56,34 @@ def _template() -> Any:
 def render(report: RunReport) -> str:
     """Return the page. Takes any report, whatever is missing in it: the page of a failed run
     matters most."""
-    found = accounts(report)
-    numbered = [(f"c{i}", account) for i, account in enumerate(found)]
-    ending = verdict(report)
-    mark, badge, icon = _BADGES[ending.state]
+    run = run_view(report)
+    numbered = [(f"c{i}", one) for i, one in enumerate(run.clusters)]
     results = (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
     page: str = _template().render(
         report=report,
-        found=found,
-        ending=ending,
+        run=run,
         plan=report.plan,
-        mark=mark,
-        badge=badge,
-        icon=icon,
+        badge=_BADGES[run.state],
         clusters=[
-            (*_OUTCOMES[one.outcome], cluster_line(one, tried=ships_began(report))) for one in found
+            (*(("–", "dim") if one.is_silent else _BADGES[one.state][::3]), one.line)
+            for one in run.clusters
         ],
-        pointers=_pointers(report, found, {doubt.section for doubt in ending.doubts}),
+        section=section,
+        pointers=_pointers(report, run),
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),
         usual=_usual(report),
         flows=[flow(account, i, report.plan) for i, account in numbered if _has_sum(account)],
         gates=gate_tables(report),
-        figures=[figure_table(one) for one in found if one.topics or one.counts],
+        figures=[figure_table(one) for one in run.clusters if one.topics or one.counts],
         ships=[
             throughput(account, account.ship, i)
             for i, account in numbered
             if account.ship and (account.ship.delivered or account.ship.timeline)
         ],
-        files=file_table(report, found),
+        files=file_table(report, run.clusters),
         left_out=left_out_table(report),
         gaps=gap_table(report),
-        notes=notes(report, found),
         times=times(report),
         requests=requests(report),
         steps=list(_steps(report)),
@@ -102,7 +91,7 @@ def render(report: RunReport) -> str:
     return page
 
 
-def _has_sum(account: Account) -> bool:
+def _has_sum(account: ClusterView) -> bool:
     return account.ship is not None and bool(
         account.read or account.sent or account.before or account.set_aside
     )
@@ -121,16 +110,15 @@ def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
         failed = failed or step.failed or step.result is None
 
 
-def _pointers(
-    report: RunReport, found: Sequence[Account], shown: Collection[str]
-) -> list[tuple[str, str]]:
-    """Return links to what a reader should still see, but for the sections in ``shown``, to which
-    the verdict has links already."""
+def _pointers(report: RunReport, run: RunView) -> list[tuple[str, str]]:
+    """Return links to what a reader should still see, but for the sections to which the doubts have
+    links already."""
+    found, shown = run.clusters, {section(doubt) for doubt in run.doubts}
     broken = sum(not check.passed and check.severity != "quarantine" for _, check in checks(report))
     aside = sum(sum(account.quarantined.values()) for account in found)
     wrong = sum(not count.agrees for account in found for count in account.counts)
     unsent = sum(account.parked for account in found)
-    remarks = len(notes(report, found))
+    remarks = len(run.notes)
     left_out = report.plan.left_out_in_words() if report.plan else ""
     links = [
         (f"{plural(broken, 'check')} did not hold" if broken else "", "gates"),

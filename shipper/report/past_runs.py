@@ -61,7 +61,6 @@ class _LeftReport(_LeftResult):
     pipeline: str
     window_start: dt.datetime
     window_end: dt.datetime
-    first_cause: str | None = None
     finished_at: dt.datetime
     plan: _LeftPlan | None = None
     ships: list[_LeftShip] = []
@@ -104,12 +103,7 @@ def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> 
     """Yield the window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(names_in(fs, folder), reverse=True):
         report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
-        if (
-            report is None
-            or report.plan is None
-            or report.status != "succeeded"
-            or report.first_cause is not None
-        ):
+        if report is None or report.plan is None or report.status != "succeeded":
             continue
         if report.pipeline in names and (report.window_start, report.window_end) == (
             window.start,

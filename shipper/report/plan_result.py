@@ -10,11 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from shipper.finding import Finding, ok
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.fold import Invalidated
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
+IN_THE_CLEAR = "in-the-clear"
+"""Code of the warning that records, or passwords too, can be read on their way to a cluster."""
 #: What a pair is in JSON.
 _TWO_NUMBERS: dict[str, Any] = {
     "type": "array",
@@ -168,29 +171,34 @@ class RecreatedTopic(Result):
     """True if this run sends the records again (`delivery.on_recreated: resend`)."""
 
 
-class ClusterPlan(Result):
-    """Files of the window that one cluster already holds, and those that it lacks."""
+class OfCluster(Result):
+    """Result of a step on one cluster."""
 
     cluster: str
+    findings: list[Finding] = []
+    """What a person should know, each with the cluster's name: `fail` says why nothing can be
+    shipped there right now (unreachable, topic missing, transform changed, …), `warn` what should
+    be repaired before it costs data, and `ok` what happened."""
+
+    def note(self, *texts: str, code: str) -> None:
+        """Add what happened, once."""
+        found = (ok(text, code=code, cluster=self.cluster) for text in texts if text)
+        self.findings += [one for one in found if one not in self.findings]
+
+
+class ClusterPlan(OfCluster):
+    """Files of the window that one cluster already holds, and those that it lacks."""
+
     topics: list[str] = []
     """Topics, if the cluster's routes differ from the pipeline's own: as `topics` of the plan."""
     transform_digest: str = ""
     """Digest of the records as this cluster gets them."""
     asked: bool = True
     """False if nobody could ask the cluster what it holds."""
-    problem: str | None = None
-    """Reason why nothing can be shipped there right now (unreachable, topic missing, transform
-    changed, …), with the remedy."""
     missing_topics: list[str] = []
     recreated: list[RecreatedTopic] = []
     """Topics that do not hold what the ledger says, since they were deleted after it was
     delivered."""
-    in_the_clear: str = ""
-    """Warning that records, or passwords too, can be read on their way there; empty if they cannot,
-    or never leave this machine."""
-    warnings: list[str] = []
-    """Weaknesses of the cluster that should be repaired before they cost data, such as a ledger
-    with one replica."""
     complete_files: int = 0
     """Files whose every record is on the cluster, by the ledger."""
     partial_files: int = 0
@@ -224,8 +232,12 @@ class ClusterPlan(Result):
     committed: dict[str, dt.datetime] = {}
     """START/END of a tick before the run's window → when the last of its files that are complete
     was committed, by the ledger. Of the newest 100 ticks that have such a file."""
-    notes: list[str] = []
-    """Sentences an operator should read."""
+
+    @property
+    def problem(self) -> Finding | None:
+        """Why nothing can be shipped there right now, with the remedy; None: nothing speaks against
+        it."""
+        return next((found for found in self.findings if found.severity == "fail"), None)
 
 
 class RecognisedFile(KnownFile):

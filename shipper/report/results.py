@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
-from shipper.report.plan_result import PlanResult, RecreatedTopic
+from shipper.report.plan_result import OfCluster, PlanResult, RecreatedTopic
 from shipper.report.run_folder import Result, StepResult
 
 
@@ -190,9 +190,8 @@ class LaneAccount(Result):
     """Number of times that it was reopened."""
 
 
-class ShipResult(StepResult):
+class ShipResult(StepResult, OfCluster):
     step: str = "ship"
-    cluster: str
     generation: int = 0
     """The ship's number in the ledger: the offset of its record. A higher one fences all lower
     ones."""
@@ -281,8 +280,6 @@ class ShipResult(StepResult):
     lane_timeline: list[LanePoint] = []
     lane_accounts: list[LaneAccount] = []
     """Each lane of each task, in their order."""
-    notes: list[str] = []
-    """Sentences an operator should read: took over a dead run's lease, waited for a topic, …"""
 
     @property
     def generations(self) -> list[int]:
@@ -395,7 +392,8 @@ class Gap(Result):
 
 
 class RunReport(StepResult):
-    """Report on one run; `report.json`. The page shows nothing that is not in here."""
+    """Report on one run; `report.json`. The page shows nothing that is not in here. `status` and
+    `error` are the run's: the first failed or missing step."""
 
     step: str = "report"
     owner: str = ""
@@ -411,9 +409,6 @@ class RunReport(StepResult):
     fresh_until: dict[str, dt.datetime] = {}
     """Cluster → end of the latest window that is over and complete there, by this run or an earlier
     one. A cluster without a known one is left out."""
-    first_cause: str | None = None
-    """The first failed or missing step, in one paragraph; None: the run succeeded. `status` and
-    `error` say the same (of the run: reports written before 1.0 had the report's own there)."""
     page: str | None = None
     """Path of the HTML page."""
     log_url: str | None = None

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
-from shipper.report.account import Account, disagreement
+from shipper.report.cluster_view import ClusterView, disagreement
 from shipper.report.gaps import merged
 from shipper.report.markup import number, plural
 from shipper.report.results import CheckResult, Count, FileAccount, GateResult, RunReport
-from shipper.report.verdict import checks, gates
+from shipper.report.run_view import checks, gates
 
 MOST_ROWS = 200
 """Rows of one table: of 5,000 files a person reads the conspicuous ones; report.json has all."""
@@ -78,7 +78,7 @@ def _before(history: Sequence[float]) -> str:
     return f"{plural(len(history), 'run')} before: {low if low == high else f'{low} to {high}'}"
 
 
-def figure_table(account: Account) -> dict[str, Any]:
+def figure_table(account: ClusterView) -> dict[str, Any]:
     """Return the figures of a cluster by the place where they were counted, and what each topic
     got. Figures that disagree come first."""
     topics = {topic.topic: topic for topic in account.topics}
@@ -125,7 +125,7 @@ def figure_table(account: Account) -> dict[str, Any]:
     )
 
 
-def file_table(report: RunReport, found: Sequence[Account]) -> dict[str, Any]:
+def file_table(report: RunReport, found: Sequence[ClusterView]) -> dict[str, Any]:
     """Return the table of files: those that do not add up first, then those that were not
     finished, then the slowest."""
     files = sorted(_files(report, found), key=lambda file: (file[0], file[1]["File"]))
@@ -143,7 +143,7 @@ def file_table(report: RunReport, found: Sequence[Account]) -> dict[str, Any]:
 
 
 def _files(
-    report: RunReport, found: Sequence[Account]
+    report: RunReport, found: Sequence[ClusterView]
 ) -> Iterator[tuple[tuple[int, bool, float, int], dict[str, str]]]:
     """Yield rank and cells of each file on each cluster that counted it or failed over it. Of
     other planned files yield each once."""

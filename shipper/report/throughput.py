@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
-from shipper.report.account import Account
+from shipper.report.cluster_view import ClusterView
 from shipper.report.markup import number, plural, utc
 from shipper.report.results import ShipResult, TimelinePoint
 
@@ -35,7 +35,7 @@ class RateSpan(NamedTuple):
         return self.records / (self.end - self.start)
 
 
-def throughput(account: Account, ship: ShipResult, prefix: str) -> dict[str, Any]:
+def throughput(account: ClusterView, ship: ShipResult, prefix: str) -> dict[str, Any]:
     """Return plot and sentence of one ship. The plot is None for fewer than two steps."""
     steps = spans(ship.timeline)
     plot = _plot(steps) if len(steps) > 1 else None

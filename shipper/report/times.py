@@ -7,11 +7,11 @@ from collections import Counter
 from typing import Any
 
 from shipper.config.units import format_duration
-from shipper.report.account import steps
 from shipper.report.markup import utc
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.results import RunReport
 from shipper.report.run_folder import StepResult
+from shipper.report.run_view import steps
 
 #: Shortest time that is worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2

@@ -20,14 +20,16 @@ import datetime as dt
 import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from shipper import runtime
 from shipper.config.units import plural
+from shipper.finding import Finding
+from shipper.report.cluster_view import ClusterView
 from shipper.report.coverage import lacking
 from shipper.report.plan_result import PlanResult, RecreatedTopic
 from shipper.report.results import (
@@ -41,6 +43,16 @@ from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 
+if TYPE_CHECKING:
+    from shipper.report.run_view import RunView
+
+OTHER_WINDOWS = "gaps"
+"""Code of findings that are about other windows than the run's own."""
+_COVERED = (OTHER_WINDOWS, "left-out")
+"""Codes of findings on files that are left: the looks of the runs say of which window, and until
+when."""
+_MOST_TOPICS = 50
+"""Topics of one ship, those with the most records; the report has all of them."""
 Step = Literal["begun", "plan", "gate_source", "ship", "gate_delivery", "report", "accepted"]
 _ORDER = ("begun", "plan", "gate_source", "ship", "gate_delivery", "report", "accepted")
 _WHOLE = "whole"
@@ -259,13 +271,78 @@ def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> Wind
 
 
 def _of_report(report: RunReport, step: Mapping[str, Any]) -> list[WindowRecord]:
-    from shipper.report.outcomes import outcomes
+    from shipper.report.run_view import run_view
 
-    found = [
-        WindowRecord(**{**step, "step": "report"}, cluster=cluster, doubt=doubt, ended=ended)
-        for cluster, ended, doubt in outcomes(report)
+    run = run_view(report)
+    # A cluster without a ship was not part of a run that ended well.
+    clusters = [one for one in run.clusters if run.cause or one.ship]
+    if not any(one.ship or one.gate for one in run.clusters):
+        clusters = [ClusterView("", None, None, None, (), run.state)] if run.cause else []
+    own = report.plan.own_files if report.plan else []
+    return [
+        *(
+            WindowRecord(
+                **{**step, "step": "report"},
+                cluster=one.cluster,
+                doubt=_in_words(one.doubts, _COVERED) if one.state == "doubt" else "",
+                ended=RunEnd(
+                    state="shipped" if one.state == "nothing" else one.state,
+                    cause=_cause(run, one),
+                    began=report.plan.started_at if report.plan else report.started_at,
+                    files=len(own),
+                    bytes=sum(file.size_bytes for file in own),
+                    records=one.delivered,
+                    there=one.before,
+                    sent=_sent(one),
+                ),
+            )
+            for one in clusters
+        ),
+        *_all_learned(report),
     ]
-    return [*found, *_all_learned(report)]
+
+
+def _cause(run: RunView, one: ClusterView) -> str:
+    if one.state == "doubt":
+        return _in_words(one.doubts, (OTHER_WINDOWS,))
+    steps = () if one.state == "blocked" else (one.ship, one.gate)
+    errors = (step.error for step in steps if step and step.status == "failed")
+    bad = one.state in ("blocked", "failed") and run.cause
+    return next(filter(None, errors), bad.text if bad else "")
+
+
+def _in_words(doubts: Sequence[Finding], without: Collection[str]) -> str:
+    return " ".join(str(doubt) for doubt in doubts if doubt.code not in without)
+
+
+def _sent(one: ClusterView) -> SentRecords | None:
+    ship = one.ship
+    if ship is None:
+        return None
+    topics: list[dict[str, Any]] = [
+        {
+            "topic": each.topic,
+            "records": each.delivered + each.earlier,
+            "bytes": each.delivered_bytes + each.earlier_bytes,
+            "quarantine": each.quarantine,
+            "parked": each.parked,
+        }
+        for each in one.topics
+    ]
+    return SentRecords(
+        seconds=ship.ship_seconds,
+        records=one.sent + ship.by_earlier_attempts,
+        bytes=sum(each["bytes"] for each in topics),
+        wire_bytes=ship.wire_bytes + ship.earlier_wire_bytes,
+        quarantined=sum(one.quarantined.values())
+        + sum(each.earlier for each in one.topics if each.quarantine),
+        parked=one.parked,
+        ledger=ship.chunks_end,
+        topics=sorted(
+            (each for each in topics if each["records"] or each["parked"]),
+            key=lambda each: -each["records"],
+        )[:_MOST_TOPICS],
+    )
 
 
 def _all_learned(report: RunReport) -> list[WindowRecord]:

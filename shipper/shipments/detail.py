@@ -10,10 +10,9 @@ from typing import Any
 import fsspec
 
 from shipper.errors import ShipperError
-from shipper.report.account import accounts
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.report.verdict import verdict
+from shipper.report.run_view import run_view
 from shipper.report.window_state import MISSING, SHIPPING, STATES, THERE, TROUBLE, WAITING
 from shipper.shipments.grid import Due, state_now
 from shipper.shipments.index import CODES, Index, Known
@@ -62,7 +61,7 @@ def detail(
         "runs": runs,
         "run": looked_at,
         "asked": run_id or "",
-        "report": report and _of_report(report),
+        "report": report and run_view(report),
         "problem": problem,
         "accepted": [
             said
@@ -81,9 +80,9 @@ def judged(found: dict[str, Any]) -> dict[str, Any]:
     state, report = worst(one["state"] for one in found["clusters"]), found["report"]
     of = [one for one in found["clusters"] if one["state"] == state]
     if report and found["asked"]:
-        return {"state": None, "says": report["verdict"].headline, "of_run": True}
+        return {"state": None, "says": report.headline, "of_run": True}
     if report and any(one["run_id"] == found["run"] and not one["by"] for one in of):
-        return {"state": state, "says": report["verdict"].headline, "of_run": True}
+        return {"state": state, "says": report.headline, "of_run": True}
     says = words(state, found["end"], found["known"].settle, found["now"])
     if state != WAITING and any(one["by"] for one in of):
         says += " by a run over another window"
@@ -200,9 +199,3 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
         if found
         else "The run's report is no longer in runs_uri. This is what the index holds.",
     )
-
-
-def _of_report(report: RunReport) -> dict[str, Any]:
-    """Return what the panel shows of it. The report's own page has gates and files, too."""
-    notes = [f"{ship.cluster}: {note}" for ship in report.ships for note in ship.notes]
-    return {"verdict": verdict(report), "clusters": accounts(report), "notes": notes}

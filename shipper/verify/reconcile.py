@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shipper.ledger.inventory import FileFigures, LedgerFigures
-from shipper.report.account import dispositions
+from shipper.report.cluster_view import dispositions
 from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
 

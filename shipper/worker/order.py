@@ -27,6 +27,7 @@ _TASK_CODE = (
     "complaints.py",
     "error_codes.py",
     "errors.py",
+    "finding.py",
     "runtime.py",
     "types.py",
     "whole_files.py",

@@ -50,8 +50,8 @@ from shipper_airflow.window import window_of_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.account import RunStep
     from shipper.report.results import Gap, RunReport
+    from shipper.report.run_view import RunStep
     from shipper.runner import Job
 
 log = logging.getLogger(__name__)
@@ -575,25 +575,24 @@ def _of_ended_run(
 ) -> Notice:
     """Make the notice of an ended run, whatever is missing: a notice without its cause is better
     than none."""
-    from shipper.report.message import message, one_sentence
+    from shipper.report.message import one_sentence
+    from shipper.report.run_view import run_view
 
     pipeline, told = ended.pipeline, None
     if report is not None:
         try:
-            told = message(report)
+            told = run_view(report)
         except Exception:
             log.exception("the run's report cannot be put into words; the notice goes without them")
     failed = _failed_tasks(context, ended.prefix)
-    event = "failure" if ended.failed or failed or told is None else told.ending
-    agreed = told if told is not None and told.ending == event else None
-    headline, cause, at = (
-        (agreed.headline, agreed.cause, None) if agreed else ("Failed", None, None)
-    )
-    task_id = _task_of(agreed.step, ended) if agreed else None
+    event = "failure" if ended.failed or failed or told is None else told.event
+    agreed = told if told is not None and told.event == event else None
+    headline, cause, at = (agreed.headline, agreed.why, None) if agreed else ("Failed", None, None)
+    task_id = _task_of(agreed.failed, ended) if agreed else None
     if event == "failure":
         word = _first_word(context, failed)
-        if agreed and agreed.step and agreed.step.result:
-            at = agreed.step.result.finished_at
+        if agreed and agreed.failed and agreed.failed.result:
+            at = agreed.failed.result.finished_at
         # Airflow may know of a failure that the report does not: a task that died after it had left
         # its result, or before it had one.
         if word and (at is None or (word[1] != task_id and word[0] < at)):
@@ -610,7 +609,7 @@ def _of_ended_run(
             cause = one_sentence(str(error))
         at = at or _now()
         cause = cause or "the report task died and left no message"
-    details = told.clusters if told else ()
+    details = tuple(one.line for one in told.clusters) if told else ()
     return _notice(
         pipeline,
         window,

@@ -380,7 +380,7 @@ class ShipperStep(PipelineOperator):
         task shows it: one cause is one red task."""
         from shipper_airflow.dags.step import Failure, failed_tasks
 
-        cause = getattr(report, "first_cause", None)
+        cause = report.error if report else None
         failed = failed_tasks(context, self.resolved_by.removesuffix(RESOLVE_WINDOW))
         if failed:
             self.log.error(
@@ -522,13 +522,13 @@ class WholeRun(PipelineOperator):
             )
         steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
         self._count(step for step in steps if step)
-        if report.first_cause:
+        if report.error:
             failed = [step for step in steps[:-1] if step and step.status == "failed"]
             # What is final on one cluster is no reason not to try again for another one.
             final = exit_code == UsageError.exit_code or (
                 bool(failed) and all(step.final for step in failed)
             )
-            self._fail(Failure(report.first_cause, final, said=True))
+            self._fail(Failure(report.error, final, said=True))
         return report
 
 

@@ -22,7 +22,6 @@ from typing import Any
 from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
-from shipper.report.account import first_failure, steps
 from shipper.report.completed import completed
 from shipper.report.gaps import gaps_before
 from shipper.report.late import fresh_until
@@ -39,6 +38,7 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import RunFolder
+from shipper.report.run_view import first_failure, steps
 from shipper.runner import JobOptions
 from shipper.windows.window import Window
 
@@ -104,7 +104,7 @@ def gathered(folder: RunFolder, pipeline: Pipeline, common: dict[str, Any]) -> R
     )
     first = first_failure(steps(found))
     if first and first.result:
-        found.first_cause = f"{first.key}: {first.result.error}"
+        found.status, found.error = "failed", f"{first.key}: {first.result.error}"
     return found
 
 

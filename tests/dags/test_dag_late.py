@@ -96,7 +96,8 @@ class Runs:
             RunReport(
                 gaps=found,
                 delivery_gates=gates,
-                first_cause=fault or None,
+                status="failed" if fault else "succeeded",
+                error=fault or None,
                 page=folder.path("report.html"),
                 **of_run,
             ),

@@ -55,7 +55,9 @@ def test_a_failed_result_is_a_failure_whatever_the_exit_code(folder: RunFolder) 
 def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder) -> None:
     """What failed is red already, and fails the run: one cause is one red task."""
     assert (
-        failure_of("report", 0, RunReport(**COMMON, first_cause="near: broker away"), folder)
+        failure_of(
+            "report", 0, RunReport(**COMMON, status="failed", error="near: broker away"), folder
+        )
         is None
     )
 

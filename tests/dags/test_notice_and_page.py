@@ -15,10 +15,10 @@ import pytest
 from dag_world import Config, told
 
 from shipper.config import load_pipeline
-from shipper.report.account import first_failure, steps
 from shipper.report.gaps import beginnings, gaps_before
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.report.run_view import cause_of, steps
 from shipper.shipments import app
 from shipper.shipments.app import respond
 from shipper.shipments.feed import index_path, look
@@ -146,8 +146,8 @@ def test_a_notice_and_its_page_say_the_same(
         for name, result in left[done:]:
             folder.write(name, result)  # type: ignore[arg-type]
         report.gaps = gaps_before(story.runs, story.pipeline, window.start)
-        if cause := first_failure(steps(report)):
-            report.first_cause = f"{cause.key}: {cause.result.error}"  # type: ignore[union-attr]
+        if cause := cause_of(steps(report)):
+            report.status, report.error = "failed", cause
         folder.write("report", report)
         story.at(report.finished_at + MINUTE)
         for notice in story.notice(story.end, report):

@@ -34,7 +34,7 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     done = world.shipper("run", world.name, "--window", WINDOW, "--plan-only", "--json")
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout)
-    assert (told["first_cause"], told["asked"]["plan_only"], told["ships"]) == (None, True, [])
+    assert (told["error"], told["asked"]["plan_only"], told["ships"]) == (None, True, [])
     assert told["plan"]["clusters"][0]["left_files"] == 1
     assert world.nothing_was_sent()
     assert "/_dry_runs/" in told["page"]

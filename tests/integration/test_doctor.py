@@ -63,13 +63,15 @@ def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict
     document = json.loads(done.stdout)
     assert PASSWORD not in done.stdout + done.stderr
     assert document["ok"] == (done.returncode == 0)
-    order = ("ok", "skipped", "warning", "failed")
-    found = sorted(document["findings"], key=lambda each: order.index(each["status"]))
-    return done.returncode, {each["check"]: each for each in found}
+    order = ("ok", "warn", "fail")
+    found = sorted(document["findings"], key=lambda each: order.index(each["severity"]))
+    return done.returncode, {
+        ": ".join(filter(None, (each["cluster"], each["subject"]))): each for each in found
+    }
 
 
 def bad(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {check: each for check, each in found.items() if each["status"] == "failed"}
+    return {check: each for check, each in found.items() if each["severity"] == "fail"}
 
 
 def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
@@ -96,10 +98,10 @@ def test_all_is_well_before_the_first_ship_and_after_it(
 ) -> None:
     code, found = doctor(world)
     assert code == 0, bad(found)
-    assert "may create it" in found["far: ledger"]["says"]
-    assert found["far: clock"]["status"] == "skipped"
-    assert "365 days" in found["far: TLS"]["says"] or "364 days" in found["far: TLS"]["says"]
-    assert "SASL_SSL by SCRAM-SHA-512" in found["far: login"]["says"]
+    assert "may create it" in found["far: ledger"]["text"]
+    assert found["far: clock"]["code"] == "skipped"
+    assert "365 days" in found["far: TLS"]["text"] or "364 days" in found["far: TLS"]["text"]
+    assert "SASL_SSL by SCRAM-SHA-512" in found["far: login"]["text"]
     assert world.shipper("run", world.name, "--window", WINDOW).returncode == 0
     code, found = doctor(world)
     assert code == 0, bad(found)
@@ -123,7 +125,7 @@ def test_all_is_well_before_the_first_ship_and_after_it(
         "far: clock",
         "disk",
     }
-    assert {check for check, each in found.items() if each["status"] == "ok"} >= well, bad(found)
+    assert {check for check, each in found.items() if each["severity"] == "ok"} >= well, bad(found)
     assert world.far.topics().keys() & {"doctor"} == set()
     assert list(world.root.rglob("*doctor*")) == []
 
@@ -135,12 +137,12 @@ def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
     write_far(world, secured, **{"sasl.password": "a-wrong-one"})
     code, found = doctor(world)
     assert code == 1
-    assert "`sasl.username` and `sasl.password`" in alone(found, "far: login")["says"]
-    assert found["far: ledger"]["status"] == "skipped"
+    assert "`sasl.username` and `sasl.password`" in alone(found, "far: login")["text"]
+    assert found["far: ledger"]["code"] == "skipped"
     write_far(world, secured, "EXPIRED")
-    assert "has expired" in alone(doctor(world)[1], "far: TLS")["says"]
+    assert "has expired" in alone(doctor(world)[1], "far: TLS")["text"]
     write_far(world, secured, **{"ssl.ca.location": "/nowhere/ca.pem"})
-    assert "there is no file /nowhere/ca.pem" in alone(doctor(world)[1], "far: file")["says"]
+    assert "there is no file /nowhere/ca.pem" in alone(doctor(world)[1], "far: file")["text"]
 
 
 @pytest.mark.long
@@ -166,7 +168,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
         "far: transactions",
         "far: ledger",
     }
-    assert "lacks Write" in failed[f"far: topic {topic.name}"]["says"]
+    assert "lacks Write" in failed[f"far: topic {topic.name}"]["text"]
     assert failed["far: group"]["remedy"].endswith(f"--group {GROUP} --operation Describe")
     prefixed = f"--transactional-id {ids.name} --resource-pattern-type prefixed --operation Write"
     assert failed["far: transactions"]["remedy"].endswith(prefixed)
@@ -174,7 +176,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
     secured.grant("shipper", [topic, ledger, group, ids])
     world.write_pipeline(clusters=["far"], topic=f"{world.name}.gone")
     gone = Right("topic", f"{world.name}.gone", topic.operations)
-    assert "cannot be seen" in alone(doctor(world)[1], f"far: topic {gone.name}")["says"]
+    assert "cannot be seen" in alone(doctor(world)[1], f"far: topic {gone.name}")["text"]
     secured.grant("shipper", [gone])
     assert "kafka-topics --create" in alone(doctor(world)[1], f"far: topic {gone.name}")["remedy"]
 
@@ -184,11 +186,11 @@ def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
     world: SecuredWorld,
 ) -> None:
     world.write_pipeline(clusters=["far"], source={"path": "nothing-here", "settle": "0s"})
-    assert doctor(world)[1]["source"]["status"] == "warning"
+    assert doctor(world)[1]["source"]["severity"] == "warn"
     code, found = doctor(world, JAVA_HOME="/nowhere")
     assert code == 1
-    assert found["Java"]["status"] == "failed"
-    assert found["far: login"]["status"] == "ok", "what needs no Java is looked at all the same"
+    assert found["Java"]["severity"] == "fail"
+    assert found["far: login"]["severity"] == "ok", "what needs no Java is looked at all the same"
 
 
 @pytest.mark.long
@@ -198,5 +200,5 @@ def test_a_topic_that_asks_for_more_replicas_than_it_has_is_a_warning(world: Sec
     assert world.run()["delivered"] == 1, "the broker takes the lower of the two"
     code, found = doctor(world)
     assert code == 0, bad(found)
-    assert found[f"local: topic {world.topic()}"]["status"] == "warning"
-    assert found["local: ledger"]["status"] == "ok"
+    assert found[f"local: topic {world.topic()}"]["severity"] == "warn"
+    assert found["local: ledger"]["severity"] == "ok"

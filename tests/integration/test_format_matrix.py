@@ -30,8 +30,8 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from shipper.report.account import steps
 from shipper.report.results import RunReport
+from shipper.report.run_view import steps
 
 from .hdfs_world import HdfsFiles, runner
 from .test_s3 import Bucket, s3  # noqa: F401

@@ -356,13 +356,13 @@ def test_verify_names_what_is_wrong_and_fails(world):
     assert done.returncode == 1
     found = json.loads(done.stdout)["local"]["findings"]
     assert {
-        (finding["severity"], finding["kind"], finding["where"].split()[0]) for finding in found
+        (finding["severity"], finding["code"], finding["subject"].split()[0]) for finding in found
     } == {
-        ("wrong", "overlap", "overlap"),
-        ("wrong", "digests", "overlap"),
-        ("wrong", "count", "overlap"),
-        ("unfinished", "gap", "unfinished"),
-        ("wrong", "topic", "no.such.topic"),
+        ("fail", "overlap", "overlap"),
+        ("fail", "digests", "overlap"),
+        ("fail", "count", "overlap"),
+        ("warn", "gap", "unfinished"),
+        ("fail", "topic", "no.such.topic"),
     }
 
 
@@ -370,9 +370,9 @@ def damaged_places(world):
     done = world.shipper("ledger", "verify", world.name, "--json")
     found = json.loads(done.stdout)["local"]["findings"]
     places = {
-        finding["where"].split()[-1]: finding["severity"]
+        finding["subject"].split()[-1]: finding["severity"]
         for finding in found
-        if finding["kind"] == "damage"
+        if finding["code"] == "damage"
     }
     return done.returncode, places
 
@@ -402,7 +402,7 @@ class TestRepair:
         assert "Traceback" not in said.stderr
         assert "ledger repair" in said.stderr
         places = ["0:0", "1:1", "1:2"]
-        assert damaged_places(world) == (1, dict.fromkeys(places, "wrong"))
+        assert damaged_places(world) == (1, dict.fromkeys(places, "fail"))
 
         repair = ("ledger", "repair", world.name, "--cluster", "local", "--record")
         assert world.shipper(*repair, "1:0").returncode == 2
@@ -512,7 +512,7 @@ def test_a_ledger_that_was_made_anew_is_no_ground_to_change_anything(world):
     verified = world.shipper("ledger", "verify", world.name, "--json")
     assert verified.returncode == 1
     [finding] = json.loads(verified.stdout)["local"]["findings"]
-    assert (finding["severity"], finding["kind"], finding["where"]) == ("wrong", "ledger", topic)
+    assert (finding["severity"], finding["code"], finding["subject"]) == ("fail", "ledger", topic)
 
 
 def produce(lane, topic, record):

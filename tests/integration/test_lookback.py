@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from shipper.ledger.log import LedgerLog, ask_committed
-from shipper.report.message import message
 from shipper.report.results import RunReport
+from shipper.report.run_view import run_view
 from tests.integration.world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -87,7 +87,7 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
     world.write_log("2026-11-01/hour=5/late.log", b"late\n")
     world.write_log("2026-11-01/hour=6/b.log", b"b\n")
     code, report = scheduled(world, SIX)
-    assert (code, report.first_cause) == (0, None)
+    assert (code, report.error) == (0, None)
     assert report.plan is not None
     assert names(report.plan.own_files) == ["b.log"]
     lacking = {
@@ -112,7 +112,7 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
         "young.log": five,
         "b.log": six,
     }
-    assert message(report).ending == "success"
+    assert run_view(report).event == "success"
     assert [gate.coverage.start.hour for gate in report.delivery_gates if gate.coverage] == [5, 5]
     told: dict[str, dict[str, dt.datetime]] = {}
     # When the last record of each window was committed, by the broker: also of one that the run did
@@ -136,7 +136,7 @@ def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_
         )
     )
     code, report = scheduled(world, SEVEN)
-    assert (code, report.first_cause) == (0, None)
+    assert (code, report.error) == (0, None)
     assert report.plan is not None
     assert names(report.plan.files) == ["c.log"]
     assert report.plan.looked_back is not None

@@ -81,12 +81,12 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) 
     )
     code, found = verify(world)
     assert code == 1
-    assert {(one["severity"], one["kind"], one["where"]) for one in found} == {
-        ("wrong", "recreated", "no.such.topic"),
-        ("wrong", "recreated", world.topic()),
+    assert {(one["severity"], one["code"], one["subject"]) for one in found} == {
+        ("fail", "recreated", "no.such.topic"),
+        ("fail", "recreated", world.topic()),
     }
     assert "was deleted, and the cluster has no topic of this name" in next(
-        one["text"] for one in found if one["where"] == "no.such.topic"
+        one["text"] for one in found if one["subject"] == "no.such.topic"
     )
     shown = json.loads(world.shipper("ledger", "show", world.name, "--files", "--json").stdout)[
         "local"

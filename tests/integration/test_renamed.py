@@ -114,7 +114,7 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
         ("app.log.1", "app.log.2.gz", True),
     ]
     assert sent(report) == 10
-    assert any("recognised by content" in note for note in report.ships[0].notes)
+    assert any("recognised by content" in note.text for note in report.ships[0].findings)
 
     renamed(path, "done/app.log.2.gz")
     report = world.report()
@@ -279,7 +279,9 @@ def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: Wor
     report = world.report()
     assert (warned(report), sent(report)) == ([], 200)
     assert any(
-        "app.log and 1 more" in note for cluster in report.plan.clusters for note in cluster.notes
+        "app.log and 1 more" in note.text
+        for cluster in report.plan.clusters
+        for note in cluster.findings
     )  # type: ignore[union-attr]
     assert sent(world.report()) == 0
     world.write_log("app.log", newer + log_lines("more", 7))

@@ -177,10 +177,10 @@ def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Sh
     ]
     assert (
         f"{_RECORDS:,} records of those already committed came from an earlier attempt"
-        in " ".join(again.notes)
+        in " ".join(map(str, again.findings))
     )
     other = ship.run(topics=ship.topics[:1], run_id="another")
-    assert "earlier attempt" not in " ".join(other.notes)
+    assert "earlier attempt" not in " ".join(map(str, other.findings))
 
 
 def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_its_account(

@@ -145,7 +145,7 @@ def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world
     assert world.read() == Counter(f"line {n}".encode() for n in range(2000)) + Counter(
         f"line {n}".encode() for n in range(200)
     )
-    assert any("1 file with bytes but without a line" in note for note in run["notes"])
+    assert any("1 file with bytes but without a line" in note["text"] for note in run["findings"])
 
 
 def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(world):
@@ -206,8 +206,8 @@ def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
     world.write_pipeline(source=source("jsonl"))
     report = world.report(code=1)
     assert report.ships[0].code == "SHIP-604"
-    assert why in report.first_cause
-    assert "records.parse.json" not in report.first_cause
+    assert why in report.error
+    assert "records.parse.json" not in report.error
     done = world.shipper("preview", world.name, "--window", WINDOW, "--json")
     assert json.loads(done.stdout)["lines"][1]["why"] == f"unparseable: {why}"
     world.write_pipeline(source=source("jsonl"), records={"parse": None})  # as the message advises

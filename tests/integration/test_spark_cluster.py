@@ -358,7 +358,7 @@ def findings(world: World) -> dict[str, tuple[str, str, str]]:
     """Return what ``shipper doctor`` says of each check: status, what it found, and what to do."""
     done = world.shipper("doctor", world.name, "--limit", "240", "--json")
     return {
-        found["check"]: (found["status"], found["says"], found["remedy"])
+        found["subject"]: (found["severity"], found["text"], found["remedy"])
         for found in json.loads(done.stdout)["findings"]
     }
 
@@ -379,8 +379,8 @@ def test_executors_without_a_python_are_named_with_the_remedy(
         said = world.fails(code=1, says="executors have no Python.*`runner.archive`")
         assert not re.search(r"^\d\d:\d\d:\d\d ERROR |^Traceback", said, re.MULTILINE)
         assert world.nothing_was_sent()
-        status, _, remedy = findings(world)["executors"]
-        assert (status, "`runner.archive`" in remedy) == ("failed", True)
+        status, says, _ = findings(world)["executors"]
+        assert (status, "`runner.archive`" in says) == ("fail", True)
 
 
 def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_helps(
@@ -426,7 +426,7 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
     assert (ship.status, ship.read) == ("failed", 0)
     assert "no Spark master answers" in (report.error or "")
     assert (ship.finished_at - ship.started_at).total_seconds() < 30, "Spark tries for a minute"
-    assert findings(world)["Spark's cluster"][0] == "failed"
+    assert findings(world)["Spark's cluster"][0] == "fail"
     world.write_pipeline(
         runner={
             "kind": "standalone",

@@ -235,7 +235,7 @@ def test_a_killed_driver_leaves_no_java(world: World) -> None:
         if path.parent.name != "attempts"
     ]
     assert (report.status, report.plan is not None, report.ships) == ("failed", True, [])
-    assert str(report.first_cause).startswith("step ship:")
+    assert str(report.error).startswith("step ship:")
     assert "Traceback" not in run.said()
     slow(
         world, lease_wait="120s", rate_limit="100MB/s"

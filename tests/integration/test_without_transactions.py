@@ -194,7 +194,7 @@ def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
     assert lines.keys() == lines_of(content).keys()
     assert doubled <= ship.possible_duplicates
     assert ship.possible_duplicates > 0
-    assert any("a.log (split at byte 0, records " in note for note in ship.notes)
+    assert any("a.log (split at byte 0, records " in note.text for note in ship.findings)
     by_name = {(h["shipper-chunk"], h["shipper-number"]): value for value, h in records}
     assert Counter(by_name.values()) == lines_of(content), "headers tell which came twice"
     assert "xactly once" not in report.model_dump_json()
@@ -207,10 +207,10 @@ def test_topics_that_take_no_transactions_are_named_by_doctor_and_no_run_promise
     write_pipeline(world, "exactly_once")
     world.fails(code=1, says="the topic takes no transactions")
     found = doctor(world)["transactions"]
-    assert (found["status"], world.topic() in found["says"]) == ("failed", True)
+    assert (found["severity"], world.topic() in found["text"]) == ("fail", True)
     assert "at_least_once" in found["remedy"]
     write_pipeline(world, "prefer_exactly_once")
-    assert doctor(world)["transactions"]["status"] == "warning"
+    assert doctor(world)["transactions"]["severity"] == "warn"
     assert world.run()["guarantee"] == "at_least_once"
     assert world.read() == lines_of(LINES)
 
@@ -221,13 +221,13 @@ def test_doctor_finds_out_what_brokers_cannot_do_and_names_the_settings(
     kafka, vendor = double
     vendor.idempotence = False
     found = doctor(world)["transactions"]
-    assert (found["status"], "`idempotence: false`" in found["remedy"]) == ("failed", True)
+    assert (found["severity"], "`idempotence: false`" in found["remedy"]) == ("fail", True)
     world.delete_topic(f"_shipper.{world.name}")
     write_cluster(world, kafka, idempotence=False, ledger={"replication_factor": 1})
     found = doctor(world)
-    assert found["transactions"]["status"] == "ok"
-    assert (found["ledger"]["status"], "ledger.create: false" in found["ledger"]["remedy"]) == (
-        "failed",
+    assert found["transactions"]["severity"] == "ok"
+    assert (found["ledger"]["severity"], "ledger.create: false" in found["ledger"]["remedy"]) == (
+        "fail",
         True,
     )
 
@@ -237,7 +237,7 @@ def doctor(world: World) -> dict[str, dict[str, Any]]:
     done = world.shipper("doctor", world.name, "--json")
     print(done.stdout, done.stderr)
     return {
-        one["check"].removeprefix("local: "): one
+        one["subject"]: one
         for one in json.loads(done.stdout)["findings"]
-        if one["check"].startswith("local: ")
+        if one["cluster"] == "local"
     }

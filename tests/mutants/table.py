@@ -537,6 +537,7 @@ MUTANTS = (
             '    "complaints.py",\n'
             '    "error_codes.py",\n'
             '    "errors.py",\n'
+            '    "finding.py",\n'
             '    "runtime.py",\n'
             '    "types.py",\n'
             '    "whole_files.py",\n'

@@ -182,7 +182,6 @@ class History:
                 "status": "succeeded" if passed else "failed",
                 "error": cause,
             },
-            first_cause=cause,
             plan=plan,
             gate_source=gate,
             ships=[ship] if ship else [],

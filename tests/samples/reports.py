@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shipper.finding import ok
 from shipper.report.page import render
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (
@@ -242,7 +243,9 @@ def history(count: int = 23) -> list[PastRun]:
 
 
 def report(**parts: Any) -> RunReport:
-    return RunReport(**{**step(51, 1), "owner": "edge-team", **parts})
+    """``error``: of a run that failed."""
+    status = "failed" if parts.get("error") else "succeeded"
+    return RunReport(**{**step(51, 1), "owner": "edge-team", "status": status, **parts})
 
 
 def shipped(**figures: Any) -> RunReport:
@@ -262,9 +265,9 @@ def shipped(**figures: Any) -> RunReport:
 
 def partly_there() -> RunReport:
     """A retry: four of 16 files are complete and not read, others are half there."""
-    notes = ["Took over the lease of run 20261121T120301-77ab02, not renewed for 2m10s."]
+    notes = [ok("Took over the lease of run 20261121T120301-77ab02, not renewed for 2m10s.")]
     topics = {"logs.web": (402_000, 780_514), "errors.web": (20_000, 21_777)}
-    ran = ship(topics, files=16, unread_files=4, notes=notes, lane_reopened=1)
+    ran = ship(topics, files=16, unread_files=4, findings=notes, lane_reopened=1)
     return report(
         plan=plan(16, there=802_291),
         gate_source=source_gate(),
@@ -342,7 +345,7 @@ def topic_parked() -> RunReport:
         file.records, file.delivered = 102_128, 102_128
     ran.files[3].delivered -= 2_310
     return report(
-        first_cause=f"ship:frankfurt: {error}",
+        error=f"ship:frankfurt: {error}",
         plan=plan(),
         gate_source=source_gate(),
         ships=[ran],
@@ -371,7 +374,7 @@ def doubled_chunk() -> RunReport:
         )
     )
     return report(
-        first_cause=f"gate_delivery:frankfurt: {gate.error}",
+        error=f"gate_delivery:frankfurt: {gate.error}",
         plan=plan(),
         gate_source=source_gate(),
         ships=[ran],
@@ -399,7 +402,7 @@ def nothing_to_do() -> RunReport:
 
 def gate_closed() -> RunReport:
     gate = source_gate(passed=False)
-    return report(first_cause=f"gate_source: {gate.error}", plan=plan(), gate_source=gate)
+    return report(error=f"gate_source: {gate.error}", plan=plan(), gate_source=gate)
 
 
 def ship_failed() -> RunReport:
@@ -417,7 +420,7 @@ def ship_failed() -> RunReport:
         file.records = file.delivered = 0
     bad.files[0].delivered -= 12_480
     return report(
-        first_cause=f"ship:singapore: {error}",
+        error=f"ship:singapore: {error}",
         plan=plan(clusters=("frankfurt", "singapore"), there=0),
         gate_source=source_gate(),
         ships=[good, bad],
@@ -430,7 +433,7 @@ def gate_open_sum() -> RunReport:
     ran = ship(read=1_237_541)
     gate = delivery_gate(ran, off=-21)
     return report(
-        first_cause=f"gate_delivery:frankfurt: {gate.error}",
+        error=f"gate_delivery:frankfurt: {gate.error}",
         plan=plan(),
         gate_source=source_gate(),
         ships=[ran],
@@ -444,7 +447,7 @@ def crashed() -> RunReport:
         "config/pipelines/web_access.yaml:7: routes[0].when: unknown column 'statsu' (did you "
         "mean 'status'?)"
     )
-    return report(first_cause=error)
+    return report(error=error)
 
 
 def hostile() -> RunReport:
@@ -454,9 +457,9 @@ def hostile() -> RunReport:
     bad.plan.files[0].path = bad.ships[0].files[0].path = FOLDER + HOSTILE + "x" * 300
     bad.plan.left_out[0].reason = bad.gate_source.checks[0].observed = HOSTILE
     bad.ships[0].topics[0].topic = bad.delivery_gates[0].topics[0].topic = HOSTILE + "y" * 249
-    bad.ships[0].notes = [HOSTILE * 20]
+    bad.ships[0].note(HOSTILE * 20, code="hostile")
     return bad.model_copy(
-        update={"status": "failed", "first_cause": HOSTILE, "owner": HOSTILE, "run_id": HOSTILE}
+        update={"status": "failed", "error": HOSTILE, "owner": HOSTILE, "run_id": HOSTILE}
     )
 
 

@@ -243,7 +243,6 @@ def run_report(
         **common,
         status="failed" if cause else "succeeded",
         error=cause,
-        first_cause=cause,
         plan=plan,
         gate_source=gate,
         ships=ships,

@@ -2,7 +2,7 @@ import datetime as dt
 
 import pytest
 
-from shipper.driver.account import throttling_notes
+from shipper.driver.account import throttling
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
@@ -128,6 +128,6 @@ def test_a_ship_that_brokers_throttled_says_so() -> None:
         Receipt.from_json(Receipt(task, throttled_seconds=seconds).to_json())
         for task, seconds in enumerate((0.0, 93.2, 40.0))
     ]
-    [note] = throttling_notes(receipts, "tokyo")
+    note = throttling(receipts, "tokyo")
     assert note.startswith("The brokers of tokyo throttled this ship, one task for 93 s: a quota")
-    assert throttling_notes(receipts[:1], "tokyo") == []
+    assert throttling(receipts[:1], "tokyo") == ""

@@ -22,12 +22,11 @@ from shipper.asked import (
 )
 from shipper.cli.run_options import answered
 from shipper.config.pipeline import Pipeline
-from shipper.report.message import message
 from shipper.report.page import render
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport
 from shipper.report.run_folder import Asked
-from shipper.report.verdict import verdict
+from shipper.report.run_view import run_view
 from shipper.runner import Job, JobOptions
 from tests.samples import reports as samples
 from tests.samples.results import NOON, common
@@ -128,7 +127,7 @@ def with_asked(report: RunReport, **said: Any) -> RunReport:
 
 def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
     report = with_asked(samples.shipped(), clusters=["frankfurt"], other_clusters=["singapore"])
-    assert verdict(report).headline.endswith("to frankfurt; singapore was left out, as asked")
+    assert run_view(report).headline.endswith("to frankfurt; singapore was left out, as asked")
     assert "What singapore may lack is still missing." in render(report)
 
 
@@ -141,12 +140,12 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> 
         plan=left,
         asked=Asked(plan_only=True),
     )
-    ending = verdict(report)
+    ending = run_view(report)
     assert ending.headline == "Dry run: nothing was sent; frankfurt lacks 3 files"
     assert ending.state == "nothing"
     assert ending.doubts == ()
-    told = message(report)
-    assert (told.ending, told.clusters[0].startswith("frankfurt: 3 files left")) == (
+    told = run_view(report)
+    assert (told.event, told.clusters[0].line.startswith("frankfurt: 3 files left")) == (
         "success",
         True,
     )

@@ -21,11 +21,11 @@ from shipper.cli.console import Terminal, table
 from shipper.cli.run_options import new_job
 from shipper.cli.show import show_cause, show_plan, show_run
 from shipper.errors import UsageError
-from shipper.report.message import details, message
+from shipper.report.message import details
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.report.verdict import verdict
+from shipper.report.run_view import run_view
 from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
@@ -250,7 +250,7 @@ def test_the_terminal_has_the_verdict_of_the_page(
 ) -> None:
     report = sample()
     show_run(report, Terminal(), Terminal(stderr=True))
-    assert verdict(report).headline in capsys.readouterr().out
+    assert run_view(report).headline in capsys.readouterr().out
 
 
 def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
@@ -264,7 +264,7 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
         assert row.entries() in line
         assert row.reason in line
     run = RunReport(**TIMES, plan=plan)
-    assert message(run).ending == "warning"
+    assert run_view(run).event == "warning"
     for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
         show(Terminal(stderr=True))
         said = " ".join(capsys.readouterr().err.split())

@@ -15,18 +15,9 @@ import pytest
 from shipper.cli import doctor as command
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import (
-    Check,
-    CheckList,
-    Examined,
-    Finding,
-    examine,
-    failed,
-    ok,
-    skipped,
-    warning,
-)
+from shipper.driver.doctor import Check, CheckList, Examined, examine, skipped
 from shipper.errors import ClusterRefuses
+from shipper.finding import Finding, fail, ok, warn
 
 HERE = Examined(Path("config"), None, 5)
 
@@ -37,26 +28,28 @@ def check(name: str, *found: Finding, after: str = "") -> Check[Examined]:
 
 def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
     broken = [
-        check("a", failed("no", check="half of a")),
+        check("a", fail("no", subject="half of a")),
         check("b", ok(""), after="a"),
         check("c", ok(""), after="b"),
     ]
     well = [
-        check("a", warning("hm", "look")),
+        check("a", warn("hm", "look")),
         check("b", skipped("nobody asks")),
         check("c", ok("yes"), after="b"),
     ]
-    found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far: ")])
-    assert [(each.check, each.status, each.remedy) for each in found] == [
-        ("half of a", "failed", "do it"), ("b", "skipped", ""), ("c", "skipped", ""),
-        ("far: a", "warning", "look"), ("far: b", "skipped", ""), ("far: c", "ok", ""),
+    found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far")])
+    shown = [(one.cluster, one.subject, one.severity, one.code, one.remedy) for one in found]
+    assert shown == [
+        ("", "half of a", "fail", "", "do it"), ("", "b", "ok", "skipped", ""),
+        ("", "c", "ok", "skipped", ""), ("far", "a", "warn", "", "look"),
+        ("far", "b", "ok", "skipped", ""), ("far", "c", "ok", "", ""),
     ]  # fmt: skip
-    assert {each.says for each in found[1:3]} == {"not checked, because half of a failed"}
+    assert {each.text for each in found[1:3]} == {"not checked, because half of a failed"}
 
 
 def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
     def refuses(_: Examined) -> Iterator[Finding]:
-        yield ok("done", check="half")
+        yield ok("done", subject="half")
         raise ClusterRefuses("wrong password")
 
     def surprises(_: Examined) -> Iterator[Finding]:
@@ -73,11 +66,11 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
             )
         ]
     )
-    assert [each.status for each in found] == ["ok", "failed", "failed", "failed"]
+    assert [each.severity for each in found] == ["ok", "fail", "fail", "fail"]
     assert [each.remedy for each in found[1:]] == ["mend it"] * 3
-    assert found[1].says == "wrong password [SHIP-402]"
+    assert found[1].text == "wrong password [SHIP-402]"
     assert "secret-value" not in repr(found)
-    assert "/there" in found[3].says
+    assert "/there" in found[3].text
 
 
 def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody() -> None:
@@ -102,19 +95,19 @@ def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_n
         0.3,
     )
     assert time.monotonic() - began < 60
-    assert [(each.check, each.status) for each in found] == [
-        ("hangs", "failed"),
-        ("next", "skipped"),
+    assert [(each.subject, each.severity) for each in found] == [
+        ("hangs", "fail"),
+        ("next", "ok"),
         ("other", "ok"),
     ]
-    assert found[0].says == "no answer within 0.3 s"
+    assert found[0].text == "no answer within 0.3 s"
     never.set()
 
 
 def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -> None:
     found = command.findings(tmp_path / "nowhere", "web", 5)
-    assert (found[0].check, found[0].status) == ("configuration", "failed")
-    assert {each.check for each in found} >= {"Java", "Python", "disk"}
+    assert (found[0].subject, found[0].severity) == ("configuration", "fail")
+    assert {each.subject for each in found} >= {"Java", "Python", "disk"}
 
 
 def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
@@ -126,18 +119,18 @@ def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     (none,) = java()
-    assert (none.status, "install Java 17" in none.remedy) == ("failed", True)
+    assert (none.severity, "install Java 17" in none.remedy) == ("fail", True)
     old = tmp_path / "home" / "bin" / "java"
     old.parent.mkdir(parents=True)
     old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     old.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     (old_one,) = java()
-    assert old_one.status == "failed"
-    assert "1.8.0_392" not in old_one.says or "too old" in old_one.says
+    assert old_one.severity == "fail"
+    assert "1.8.0_392" not in old_one.text or "too old" in old_one.text
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     (gone,) = java()
-    assert gone.status == "failed"
+    assert gone.severity == "fail"
 
 
 @pytest.mark.skipif(
@@ -161,11 +154,11 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
         )
 
     found = found_at("/proc/runs")
-    assert [each.status for each in found] == ["failed"]
+    assert [each.severity for each in found] == ["fail"]
     assert "`runs_uri`" in found[0].remedy
-    assert [each.status for each in found_at("nosuchscheme://x/y")] == ["failed"]
+    assert [each.severity for each in found_at("nosuchscheme://x/y")] == ["fail"]
     good = found_at(str(tmp_path / "runs"))
-    assert [each.status for each in good] == ["ok", "ok"]
+    assert [each.severity for each in good] == ["ok", "ok"]
     assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
 
 

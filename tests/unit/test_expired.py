@@ -53,7 +53,7 @@ def test_of_a_ship_without_a_result_only_what_a_later_one_tells_is_known():
 def test_what_has_expired_is_not_wrong():
     logs = {"t": LogFacts("c", "A", [0, 7], [50, 60])}
     [finding] = findings(Counter(t=1234, u=0), logs)
-    assert (finding.severity, finding.where) == ("expired", "t")
+    assert (finding.severity, finding.subject) == ("ok", "t")
     assert finding.text.startswith(
         "up to 1,234 delivered records have expired (partition 1 at offset 7)"
     )

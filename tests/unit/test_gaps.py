@@ -16,7 +16,6 @@ from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
 from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
-from shipper.report.message import message
 from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import (
@@ -30,6 +29,7 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.run_view import run_view
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
 from shipper.windows.window import Window
@@ -241,7 +241,7 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
     assert report.gate_source is not None
     report.plan.left_out = []
     report.gate_source.checks = [check for check in report.gate_source.checks if check.passed]
-    assert message(report).ending == "success"
+    assert run_view(report).event == "success"
     if spoil == "gap":
         report.gaps = [Gap(cluster="frankfurt", window=str(hour(1)), why="no run")]
         says, place = "frankfurt: 1 earlier window is not complete", 'id="incomplete"'
@@ -250,9 +250,9 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
             LeftOut(path="s3a://logs/young.log", reason="modified 4 s ago", warns=True)
         ]
         says, place = "1 entry is left out: s3a://logs/young.log", 'id="left-out"'
-    told, page = message(report), render(report)
-    assert told.ending == "warning"
-    assert says in (told.cause or "")
+    told, page = run_view(report), render(report)
+    assert told.event == "warning"
+    assert says in (told.why or "")
     assert "but not everything is delivered yet" in told.headline
     assert says in page
     assert place in page

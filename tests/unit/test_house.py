@@ -57,6 +57,41 @@ def test_time_threads_locks_and_chance_come_from_one_module() -> None:
     assert wrong == []
 
 
+#: Attributes that hold sentences, and methods that take a text apart.
+_SENTENCES = {"text", "remedy", "headline", "error", "cause", "why", "reason", "message", "problem"}
+_TAKE_APART = {"startswith", "endswith", "replace", "partition", "split", "removeprefix", "find"}
+#: The text of a place in a YAML file.
+_NO_SENTENCE = {"place.text"}
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in _SENTENCES
+        and ast.unparse(node) not in _NO_SENTENCE
+    )
+
+
+def _read_again(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        return _is_sentence(node.comparators[0])
+    called = node.func if isinstance(node, ast.Call) else None
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr in _TAKE_APART
+        and _is_sentence(called.value)
+    )
+
+
+def test_no_code_reads_a_sentence_that_other_code_wrote() -> None:
+    assert [
+        f"{path.relative_to(_ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
+        for path, tree in _modules(*_PACKAGES).items()
+        for node in ast.walk(tree)
+        if _read_again(node)
+    ] == []
+
+
 def _nameless(annotation: ast.expr | None) -> Iterator[str]:
     """Tuples of so many members, whose places nobody has named; lists of lists."""
     for node in ast.walk(annotation) if annotation else ():

@@ -99,7 +99,7 @@ def test_a_standalone_cluster_is_refused_before_anything_is_tried(
     assert refused.value.code == "SHIP-313"
     pipeline = pipeline_of(runner={"kind": "standalone", "master": "spark://m:7077"})
     [found] = spark_and_source(Examined(tmp_path, pipeline, 1))
-    assert (found.status, "kind: local" in found.remedy) == ("failed", True)
+    assert (found.severity, "kind: local" in found.remedy) == ("fail", True)
 
 
 def test_gssapi_without_libsasl2_is_refused_with_what_helps() -> None:

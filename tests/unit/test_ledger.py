@@ -248,8 +248,8 @@ class TestBytes:
         found = [
             finding for of_path in entries(read) for finding in findings(of_path, lambda file: [0])
         ]
-        assert [(finding.severity, finding.kind, finding.where) for finding in found] == [
-            ("wrong", "bytes", FILE.path)
+        assert [(finding.severity, finding.code, finding.subject) for finding in found] == [
+            ("fail", "bytes", FILE.path)
         ]
 
 

@@ -291,7 +291,7 @@ class TestInventory:
 
     def found(self, read, starts=(0,)):
         return [
-            (finding.severity, finding.kind)
+            (finding.severity, finding.code)
             for of_path in entries(read)
             for finding in findings(of_path, lambda file: starts)
         ]
@@ -315,7 +315,7 @@ class TestInventory:
     def test_what_contradicts_itself_is_named(self, log, opened, records, kinds):
         found = self.found(self.read(log, opened, *records))
         assert {kind for _, kind in found} == kinds
-        assert all((severity == "unfinished") == (kind == "gap") for severity, kind in found)
+        assert all((severity == "warn") == (kind == "gap") for severity, kind in found)
 
     def test_what_is_invalidated_is_neither_counted_nor_wrong(self, log, opened):
         void = encode_invalidation("web", FileId("a", 100, 5), 4, Invalidation("again"))
@@ -349,7 +349,7 @@ class TestInventory:
         before = opened().look(ask_files(), 1)
         ship(log, "a", "later")  # what comes between the two readings is no difference
         assert [
-            finding.where
+            finding.subject
             for finding in differences(before, opened().records_of_topic(wait_seconds=1))
         ] == ["b", "c"]
 
@@ -386,8 +386,8 @@ class TestInventory:
             for of_path in entries(read)
             for finding in findings(of_path, lambda file: today)
         ]
-        assert [(finding.severity, finding.kind) for finding in found] == (
-            [] if complete else [("unfinished", "gap")]
+        assert [(finding.severity, finding.code) for finding in found] == (
+            [] if complete else [("warn", "gap")]
         )
         assert text is None or text in found[0].text
 

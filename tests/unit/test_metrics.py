@@ -88,7 +88,8 @@ def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
 def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing() -> None:
     report = RunReport(
         **COMMON,
-        first_cause="far is away",
+        status="failed",
+        error="far is away",
         fresh_until={"near": SIX, "far": SIX - dt.timedelta(hours=3)},
     )
     found = {

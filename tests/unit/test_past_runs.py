@@ -56,7 +56,7 @@ def test_the_latest_windows_before_this_one_oldest_first(tmp_path):
 def test_of_a_window_its_last_run_that_succeeded(tmp_path):
     leave(tmp_path, 1, "20261101T010000-a", sizes=[1])
     leave(tmp_path, 1, "20261101T020000-b", sizes=[2])
-    leave(tmp_path, 1, "20261101T030000-c", sizes=[4], first_cause="ship:a: no broker")
+    leave(tmp_path, 1, "20261101T030000-c", sizes=[4], status="failed", error="ship:a: no broker")
     leave(tmp_path, 1, "20261101T040000-d", sizes=[8], status="failed", error="the disk is full")
     assert [run.bytes for run in past_runs(str(tmp_path), "web", START + 9 * HOUR, most=9)] == [2]
 
@@ -102,7 +102,7 @@ def test_what_is_no_run_of_this_pipeline_is_passed_over(tmp_path):
 def test_a_pipeline_that_has_failed_for_weeks_does_not_have_all_its_reports_read(tmp_path):
     leave(tmp_path, 0)
     for hour in range(1, 7):
-        leave(tmp_path, hour, first_cause="plan: no files")
+        leave(tmp_path, hour, status="failed", error="plan: no files")
     assert hours(past_runs(str(tmp_path), "web", START + 9 * HOUR, most=2)) == [0]
     assert past_runs(str(tmp_path), "web", START + 9 * HOUR, most=1) == []
 

@@ -117,7 +117,7 @@ def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
         replace(BAD, records=1, ordinals="5", reasons={"unparseable": 1}),
     )
     [of_path] = entries(ledger(twice))
-    assert "overlap" in {finding.kind for finding in findings(of_path, lambda file: [0])}
+    assert "overlap" in {finding.code for finding in findings(of_path, lambda file: [0])}
 
 
 def test_a_record_is_found_in_quarantine_by_its_place() -> None:

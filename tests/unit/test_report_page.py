@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from shipper.report.message import message
+from shipper.finding import warn
 from shipper.report.page import render
 from shipper.report.results import GateResult, RunReport
+from shipper.report.run_view import run_view
 from shipper.report.throughput import MOST_STEPS, spans
-from shipper.report.verdict import verdict
 from tests.samples import reports as samples
 
 VOID = {"meta", "link", "br"}
@@ -119,18 +119,17 @@ def test_green_run_shows_gates_topics_files_and_steps() -> None:
 def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice() -> None:
     report = samples.nothing_to_do()
     assert report.plan is not None
-    report.plan.clusters[0].warnings = [
-        "the ledger _shipper.web has replication factor 1. If it is lost, everything is sent again."
-    ]
-    found, page = verdict(report), Page(report)
+    report.plan.clusters[0].findings.append(
+        warn("the ledger _shipper.web has replication factor 1", "raise it", "ledger", "frankfurt")
+    )
+    found, page = run_view(report), Page(report)
     assert found.state == "doubt"
     assert found.headline.endswith(", but something needs attention")
     assert "replication factor 1" in page.text("#verdict")
     assert "replication factor 1" in page.text("#notes")
-    told = message(report)
-    assert told.ending == "warning"
-    assert told.cause is not None
-    assert "replication factor 1" in told.cause
+    assert found.event == "warning"
+    assert found.remedy == "Raise it."
+    assert "replication factor 1" in (found.why or "")
 
 
 def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None:
@@ -206,9 +205,9 @@ def test_parked_topic_is_part_of_the_sum_and_comes_first_in_its_tables() -> None
 def test_a_run_with_much_in_quarantine_is_not_plainly_green() -> None:
     report = samples.set_aside()
     report.ships[0].quarantined = {"unparseable": report.ships[0].read // 3}
-    found = verdict(report)
+    found = run_view(report)
     assert found.state == "doubt"
-    assert any("33 %) went to quarantine" in doubt.says for doubt in found.doubts)
+    assert any("33 %) went to quarantine" in doubt.text for doubt in found.doubts)
 
 
 def test_window_without_files_is_not_called_complete() -> None:
@@ -221,7 +220,7 @@ def test_window_without_files_is_not_called_complete() -> None:
 
 def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
     page = Page(samples.gate_closed())
-    assert page.body_class() == "failed"
+    assert page.body_class() == "blocked"
     assert page.text("h1") == "Failed at the source gate: nothing was sent"
     verdict = page.text("#verdict")
     assert "not_null(value) expected all, observed 97.2 %" in verdict
@@ -259,7 +258,7 @@ def test_crash_before_the_plan_still_makes_a_page() -> None:
 
 
 def test_report_that_calls_itself_green_cannot_hide_a_failed_step() -> None:
-    report = samples.ship_failed().model_copy(update={"status": "succeeded", "first_cause": None})
+    report = samples.ship_failed().model_copy(update={"status": "succeeded", "error": None})
     assert Page(report).body_class() == "failed"
 
 
@@ -270,7 +269,9 @@ def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
     )
     cause = "step ship:frankfurt left no result: it was killed or never ran"
     page = Page(
-        green.model_copy(update={"ships": [], "delivery_gates": [gate], "first_cause": cause})
+        green.model_copy(
+            update={"ships": [], "delivery_gates": [gate], "status": "failed", "error": cause}
+        )
     )
     assert page.text("h1") == "Failed: no result of the step “Ship, frankfurt”"
     assert cause in page.text("#verdict")
@@ -325,7 +326,7 @@ def test_hostile_text_stays_text() -> None:
 def test_file_name_with_a_lone_surrogate_can_be_written() -> None:
     report = samples.shipped()
     name = b"caf\xe9.log".decode(errors="surrogateescape")
-    report = report.model_copy(update={"error": name, "status": "failed", "first_cause": name})
+    report = report.model_copy(update={"error": name, "status": "failed"})
     assert "caf\\udce9.log" in render(report).encode().decode()
 
 
@@ -428,5 +429,5 @@ def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
 
 
 def test_every_doubt_of_the_samples_has_a_remedy(each: Page) -> None:
-    for doubt in verdict(each.report).doubts:
-        assert doubt.remedy or doubt.section == "notes", doubt.says
+    for doubt in run_view(each.report).doubts:
+        assert doubt.remedy, doubt.text

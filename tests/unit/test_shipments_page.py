@@ -262,7 +262,7 @@ def test_the_last_50_windows_are_as_long_as_the_shortest_ones(world: World) -> N
 def test_names_and_causes_of_others_are_text_on_the_page(world: World) -> None:
     hostile = "<script>alert(1)</script>\u202e"
     report = run_report(1, "r1", failed=("far",))
-    report.first_cause = report.error = report.ships[1].error = hostile
+    report.error = report.ships[1].error = hostile
     report.plan.files[0].path = f'/logs/"{hostile}'
     world.feed(report)
     world.write(

@@ -18,6 +18,7 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as steps
 from shipper.driver.context import RunContext
 from shipper.errors import ClusterError, ClusterRefuses, Superseded
+from shipper.finding import fail
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder, StepResult
@@ -193,7 +194,7 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
 
     def planned(context: RunContext, started_at: dt.datetime) -> PlanResult:
         clusters = [
-            ClusterPlan(cluster="gone", problem="no broker answers"),
+            ClusterPlan(cluster="gone", findings=[fail("no broker answers")]),
             ClusterPlan(cluster="near"),
         ]
         return PlanResult(

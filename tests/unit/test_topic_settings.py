@@ -126,5 +126,6 @@ def test_settings_that_contradict_a_pipeline_are_found_before_it_ships(
         else Window(NOW - dt.timedelta(days=days_ago, hours=1), NOW - dt.timedelta(days=days_ago))
     )
     assert [
-        each.is_fault for each in contradictions(pipeline(**more), topic, limit, window, NOW)
+        each.severity == "fail"
+        for each in contradictions(pipeline(**more), topic, limit, window, NOW)
     ] == faults

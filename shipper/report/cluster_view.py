@@ -1,4 +1,4 @@
-"""Comparison of a run's results with each other, per cluster and topic. Pure; the page draws it.
+"""One cluster of a run: its results, compared with each other per topic. Pure; the page draws it.
 
 The sums of one cluster::
 
@@ -11,16 +11,17 @@ What was parked until the end is read and not sent: a run with such records has 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from shipper.finding import Finding
 from shipper.report.markup import number, words
 from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import Count, DeliveryGateResult, RunReport, ShipResult, TopicAccount
-from shipper.report.run_folder import StepResult
 
-AccountOutcome = Literal["shipped", "nothing", "failed", "no result"]
+State = Literal["shipped", "nothing", "doubt", "blocked", "failed"]
+"""How a run ended, on a cluster or as a whole: everything is shipped; there was nothing to ship; a
+person should look at what was shipped; the source gate is closed; it failed."""
 
 
 def dispositions(ship: ShipResult) -> dict[str, int]:
@@ -35,15 +36,19 @@ def dispositions(ship: ShipResult) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Account:
-    """One cluster of a run: its planned files, the results of its steps, and the figures of its
-    topics."""
+class ClusterView:
+    """Planned files of a cluster, the results of its steps, and the figures of its topics."""
 
     cluster: str
     plan: ClusterPlan | None
     ship: ShipResult | None
     gate: DeliveryGateResult | None
     topics: tuple[TopicAccount, ...]
+    state: State = "nothing"
+    doubts: tuple[Finding, ...] = ()
+    """Findings of the run that shake trust in what this cluster got."""
+    line: str = ""
+    """``frankfurt: shipped, 1,224,291 delivered, 13 quarantined, 1,250 before``."""
 
     @property
     def ship_failed(self) -> bool:
@@ -154,31 +159,33 @@ class Account:
         return max(self.sent + self.before, self.plan.records_there if self.plan else 0)
 
     @property
-    def outcome(self) -> AccountOutcome:
-        if self.ship_failed or (self.gate is not None and self.gate.status == "failed"):
-            return "failed"
-        if self.delivered or self.quarantined:
-            return "shipped"
+    def failed(self) -> bool:
+        return self.ship_failed or (self.gate is not None and self.gate.status == "failed")
+
+    @property
+    def is_silent(self) -> bool:
+        """True if a ship step should have said what it did, and left no result. The plan saw
+        something to ship: only a ship step that ran can say that it was already committed."""
+        if self.failed or self.delivered or self.quarantined:
+            return False
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
-            # The plan saw something to ship: only a ship step that ran can say that it was already
-            # committed.
-            return "nothing" if self.ship and self.ship.status == "succeeded" else "no result"
-        return "nothing" if self.ship or self.plan else "no result"
+            return self.ship is None or self.ship.status != "succeeded"
+        return self.ship is None and self.plan is None
 
 
-def accounts(report: RunReport) -> list[Account]:
-    """Return one account per cluster, in the plan's order; then those that only a later step
-    knows."""
+def cluster_views(report: RunReport) -> list[ClusterView]:
+    """Return a view of each cluster, in the plan's order; then those that only a later step
+    knows. Their states come from :func:`shipper.report.run_view.run_view`."""
     plans = {plan.cluster: plan for plan in report.plan.clusters} if report.plan else {}
     ships = {ship.cluster: ship for ship in report.ships}
     gates = {gate.cluster: gate for gate in report.delivery_gates}
     return [
-        Account(
+        ClusterView(
             name,
             plans.get(name),
-            ships.get(name),
-            gates.get(name),
-            _topics(ships.get(name), gates.get(name)),
+            ship := ships.get(name),
+            gate := gates.get(name),
+            _topics(ship, gate),
         )
         for name in dict.fromkeys([*plans, *ships, *gates])
     ]
@@ -229,58 +236,3 @@ def disagreement(count: Count) -> str:
         for place, figure in figures.items()
         if figure != usual
     )
-
-
-@dataclass(frozen=True)
-class RunStep:
-    """A step that left a result or should have."""
-
-    name: str
-    cluster: str | None
-    result: StepResult | None
-
-    @property
-    def key(self) -> str:
-        """``ship:near``, as in the command line."""
-        return f"{self.name}:{self.cluster}" if self.cluster else self.name
-
-    @property
-    def title(self) -> str:
-        words = {
-            "plan": "Plan",
-            "gate_source": "Source gate",
-            "ship": "Ship",
-            "gate_delivery": "Delivery gate",
-        }
-        title = words[self.name]
-        return f"{title}, {self.cluster}" if self.cluster else title
-
-    @property
-    def failed(self) -> bool:
-        return self.result is not None and self.result.status == "failed"
-
-
-def first_failure(steps: Sequence[RunStep]) -> RunStep | None:
-    """Return the step that failed first, or left no result; None if all succeeded. Clusters fail
-    independently of each other: of the first failure on each, take the earliest in time. A step
-    without a result tells no time, so it comes last.
-
-    ``steps``: in the order of a run."""
-    bad = [step for step in steps if step.failed or step.result is None]
-    shared = next((step for step in bad if step.cluster is None), None)
-    firsts = {step.cluster: step for step in reversed(bad)}.values()
-    timed = [(step.result.finished_at, step) for step in firsts if step.result]
-    return shared or (min(timed, key=lambda found: found[0])[1] if timed else next(iter(bad), None))
-
-
-def steps(report: RunReport) -> list[RunStep]:
-    """Return all steps in the order of a run, with those that left no result."""
-    if report.asked and report.asked.plan_only:
-        return [RunStep("plan", None, report.plan)]
-    found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]
-    for account in accounts(report):
-        found += [
-            RunStep("ship", account.cluster, account.ship),
-            RunStep("gate_delivery", account.cluster, account.gate),
-        ]
-    return found
