@@ -70,9 +70,9 @@ class Delivery(Model):
     costs throughput: a single task reads the files one after the other, and each file goes to one
     partition through one lane. Over distance the rate is that of one lane."""
     tuning: Literal["auto", "off"] = "auto"
-    """`auto`: lanes, batches and chunks are sized before each run from the measured round trip, the
-    cluster's `bandwidth`, the topics' `max.message.bytes` and the compression of a sample. Values
-    set by hand stay. `off`: sizes for a short link."""
+    """`auto`: lanes, batches and chunks are sized before each run from the measured round trip and
+    delay of acknowledgements, the cluster's `bandwidth`, the topics' `max.message.bytes` and the
+    compression of a sample. Values set by hand stay. `off`: sizes for a short link."""
     chunk_size_bytes: Bytes | None = Field(
         default=None, alias="chunk_size", ge=1_000, le=256_000_000
     )

@@ -574,6 +574,8 @@ class AskedCluster:
                 self._found.findings.append(warn(text, code="moved", cluster=self.name))
             self._found.to_fence = state.control.to_fence()
             self._found.generation = state.control.generation
+            latest = state.control.generations.get(state.control.generation)
+            self._found.ack_ms = latest.ack_ms if latest else None
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
         judged = {file for file in etags if not context.reship or file in reshipped}
@@ -788,7 +790,7 @@ def _add_tuning(
         plan.sample_ratio,
         plan.bytes_to_read,
         known=known,
-    )
-    tuning = ready.tuning
-    found.rtt_ms, found.tuning, found.lanes = ready.rtt_seconds * 1000, tuning.why, tuning.lanes
+    ).with_ack(None if found.ack_ms is None else found.ack_ms / 1000)
+    tuning, rtt_seconds = ready.tuning, ready.sizing.link.rtt_seconds
+    found.rtt_ms, found.tuning, found.lanes = rtt_seconds * 1000, tuning.why, tuning.lanes
     found.batch_bytes, found.chunk_bytes = tuning.batch_bytes, tuning.chunk_bytes

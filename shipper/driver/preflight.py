@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
-from shipper.driver.tuning import (
-    SHORT_BATCH_BYTES,
-    SHORT_CHUNK_BYTES,
-    SHORT_LANES,
-    LinkProfile,
-    Tuning,
-    tune,
-)
 from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
@@ -23,6 +15,15 @@ from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings
 from shipper.worker.rate import PACED_SHARE
+from shipper.worker.tuning import (
+    LONG_BATCH_BYTES,
+    SHORT_BATCH_BYTES,
+    SHORT_CHUNK_BYTES,
+    SHORT_LANES,
+    LinkProfile,
+    Sizing,
+    Tuning,
+)
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,16 @@ class Preflight:
     """Picklable. Holds secrets in ``settings``: never log it."""
 
     settings: LaneSettings
+    sizing: Sizing
     tuning: Tuning
     limits: Mapping[str, TopicLimit]
-    rtt_seconds: float
     rate_limit_bytes: int | None
     """Bytes per second on the wire, of all tasks."""
+
+    def with_ack(self, seconds: float | None) -> Preflight:
+        """Return the same, sized for acknowledgements that take so long."""
+        sizing = self.sizing.with_ack(seconds)
+        return replace(self, sizing=sizing, tuning=sizing.tune())
 
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
@@ -75,10 +81,37 @@ def preflight(
     if missing := missing_topics(pipeline, known):
         raise missing_topics_error(cluster.name, pipeline, missing)
     _check_partitions(cluster, pipeline, known)
-    delivery = pipeline.delivery
     limits = {topic: facts.limit for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.key))
-    rtt_seconds = client.rtt_seconds(some_topic)
+    rate_limit = min(
+        (each for each in (pipeline.delivery.rate_limit, cluster.rate_limit) if each), default=None
+    )
+    link = LinkProfile(
+        client.rtt_seconds(some_topic),
+        cluster.bandwidth,
+        sample_ratio,
+        min(
+            (limits[topic].max_bytes for topic in pipeline.fixed_topics()),
+            default=DEFAULT_LIMIT_BYTES,
+        ),
+        rate_limit,
+        pipeline.delivery.transaction_timeout_seconds * PACED_SHARE,
+        partitions=_partitions_side_by_side(pipeline, known),
+    )
+    sizing = _sizing(pipeline, link, bytes_to_send)
+    tuning = sizing.tune()
+    # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or one
+    # that is sized anew during the ship, is still one request.
+    batch_bytes = tuning.batch_bytes if sizing.batch_bytes else LONG_BATCH_BYTES
+    transactional = is_transactional(client, cluster, pipeline, some_topic)
+    settings = lane_settings(
+        cluster, pipeline, batch_bytes + batch_bytes // 8, transactional=transactional
+    )
+    return Preflight(settings, sizing, tuning, limits, rate_limit)
+
+
+def _sizing(pipeline: Pipeline, link: LinkProfile, bytes_to_send: int) -> Sizing:
+    delivery = pipeline.delivery
     lanes, batch, chunk = delivery.lanes, delivery.batch_size_bytes, delivery.chunk_size_bytes
     if delivery.tuning == "off":
         lanes = lanes or SHORT_LANES
@@ -86,31 +119,23 @@ def preflight(
             batch or min(SHORT_BATCH_BYTES, chunk or SHORT_BATCH_BYTES),
             chunk or max(SHORT_CHUNK_BYTES, batch or 0),
         )
-    limit = min(
-        (limits[topic].max_bytes for topic in pipeline.fixed_topics()), default=DEFAULT_LIMIT_BYTES
+    return Sizing(link, pipeline.tasks, delivery.memory_bytes, lanes, batch, chunk, bytes_to_send)
+
+
+def _partitions_side_by_side(pipeline: Pipeline, known: Mapping[str, TopicFacts]) -> int:
+    """Return the number of partitions to which the batches of one transaction may go. Records of
+    several topics go side by side anyway, and those of a file that keeps its order never do."""
+    topics = list(pipeline.listed_topics())
+    if len(topics) != 1 or pipeline.delivery.ordering == "file":
+        return 1
+    listed = pipeline.delivery.partitions
+    return (
+        len(listed)
+        if isinstance(listed, tuple)
+        else known[topics[0]].partitions
+        if topics[0] in known
+        else 1
     )
-    rate_limit = min(
-        (each for each in (delivery.rate_limit, cluster.rate_limit) if each), default=None
-    )
-    paced_seconds = delivery.transaction_timeout_seconds * PACED_SHARE
-    link = LinkProfile(
-        rtt_seconds, cluster.bandwidth, sample_ratio, limit, rate_limit, paced_seconds
-    )
-    tuning = tune(
-        link,
-        pipeline.tasks,
-        delivery.memory_bytes,
-        lanes=lanes,
-        batch_bytes=batch,
-        chunk_bytes=chunk,
-        bytes_to_send=bytes_to_send,
-    )
-    # Lanes cut batches themselves, by the average record; so that a batch with larger ones is still
-    # one request.
-    batch_bytes = tuning.batch_bytes + tuning.batch_bytes // 8
-    transactional = is_transactional(client, cluster, pipeline, some_topic)
-    settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
-    return Preflight(settings, tuning, limits, rtt_seconds, rate_limit)
 
 
 def is_transactional(

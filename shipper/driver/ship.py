@@ -125,6 +125,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         with context.phases("waiting for the lease"):
             held.enter_context(lease)
             result.note(*_remember(identity, context), code="new-ledger")
+        found = found.with_ack(ledger.ack_seconds)
         shipping = ClusterShip(
             context, cluster, plan, ledger, found, lease, result, connections.take_fences()
         )
@@ -243,6 +244,8 @@ class ClusterShip:
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = result.ledger_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why
+        link = self._preflight.sizing.link
+        result.rtt_ms, result.ack_ms = link.rtt_seconds * 1000, link.ack_seconds * 1000
         result.rate_limit_bytes = self._preflight.rate_limit_bytes
         result.guarantee = (
             "exactly_once" if self._preflight.settings.transactional else "at_least_once"

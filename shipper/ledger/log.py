@@ -212,6 +212,8 @@ class LedgerLog:
         self._keys, self._keys_end = CommittedKeys(), 0
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
         """Partition → lower bound of its end, from records written to it."""
+        self.ack_seconds: float | None = None
+        """Shortest time in which a write was acknowledged; None: nothing was written."""
         self._seen: int | None = None
         """Records that were read from the topic so far, by their offsets; None: nothing was
         read."""
@@ -736,8 +738,11 @@ class LedgerLog:
         return Written(CONTROL, self._append(CONTROL, records))
 
     def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
+        began = runtime.monotonic()
         with self._there():
             offsets = self._client.append(self.topic, partition, records)
+        took = runtime.monotonic() - began
+        self.ack_seconds = min(took, self.ack_seconds or took)
         with self._ends_lock:
             self._least_ends[partition] = max(
                 [self._least_ends[partition], *(offset + 1 for offset in offsets)]

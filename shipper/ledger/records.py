@@ -194,6 +194,9 @@ class Generation:
     roots: tuple[str, ...] = ()
     """Roots under which files lay when they were shipped, the present one last. See
     shipper.ledger.roots."""
+    ack_ms: int | None = None
+    """Time until the ledger's records were acknowledged just before, in milliseconds; None: not
+    known."""
 
 
 class GenerationKey(NamedTuple):

@@ -134,7 +134,8 @@ def announce(
     roots = [root for root in before.sources if root != ledger.root]
     roots += [ledger.root] if ledger.root else []
     key = GenerationKey(cluster, runtime.token_hex(8))
-    record = Generation(run_id, tasks, lanes, tuple(roots))
+    ack_ms = None if ledger.ack_seconds is None else round(ledger.ack_seconds * 1000)
+    record = Generation(run_id, tasks, lanes, tuple(roots), ack_ms)
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
     also = [lease.held()] if lease else []
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])

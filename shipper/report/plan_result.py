@@ -218,7 +218,11 @@ class ClusterPlan(OfCluster):
     """The latest generation in the ledger when this was planned, -1 before the first ship; null if
     the ledger was not asked."""
     rtt_ms: float | None = None
-    """Measured round trip to the cluster, in milliseconds."""
+    """Measured round trip to the cluster, in milliseconds: of a request that a broker answers from
+    memory."""
+    ack_ms: float | None = None
+    """Time until the latest ship's records were acknowledged at its begin, in milliseconds; null
+    before the first ship. Every ship measures it anew."""
     lanes: int | None = None
     """Number of lanes per task; with `batch_bytes` and `chunk_bytes` what the next ship would use,
     by the link as measured now."""

@@ -262,6 +262,10 @@ class ShipResult(StepResult, OfCluster):
     """Seconds from the first byte read to the last commit, without Spark's start."""
     task_retries: int = 0
     guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    rtt_ms: float | None = None
+    """Round trip of a request that a broker answers from memory, in milliseconds."""
+    ack_ms: float | None = None
+    """Time until a record is acknowledged, in milliseconds, by which the lanes were sized."""
     tuning: str = ""
     """Sizes of lanes and batches, with their reason."""
     wire_bytes: int = 0

@@ -99,7 +99,8 @@ class Lane:
         self._pool = pool
         self._options = pool.options
         self._id = producer_id
-        self._rotation = index + pool.options.first_partition
+        self._rotation = pool.options.first_partition
+        """Chunks that it has placed in its own share of the partitions."""
         self._several_in_flight = not (
             pool.options.settings.transactional or pool.options.in_order or pool.options.rate
         )
@@ -242,18 +243,21 @@ class Lane:
         ready = []
         for chunk in chunks:
             partitions = self._pool.partitions_for(chunk)
-            if (
-                chunk.sequence is None
-                and self._options.share_partitions
-                and len(partitions) >= self._pool.lanes_count
-            ):
-                partitions = partitions[self.index :: self._pool.lanes_count]
             if not partitions:
                 self._pool.park(chunk)
                 continue
             if chunk.needs_partition:
-                self._rotation += self._pool.lanes_count
-                chunk.partition = partitions[self._rotation % len(partitions)]
+                lanes = self._pool.lanes_count
+                if (
+                    chunk.sequence is None
+                    and self._options.share_partitions
+                    and len(partitions) >= lanes
+                ):
+                    self._rotation += 1
+                    mine = partitions[self.index :: lanes]
+                    chunk.partition = mine[self._rotation % len(mine)]
+                else:
+                    chunk.partition = partitions[next(self._pool.places) % len(partitions)]
             ready.append(chunk)
         return ready
 
@@ -367,7 +371,7 @@ class Lane:
 
     def _batches(self, chunks: list[Chunk]) -> Iterator[list[BatchSlice]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]
-        yield from batches(plain, self._pool.batch_bytes)
+        yield from batches(plain, self._pool.round_bytes)
         if len(plain) < len(chunks):
             limits = self._options.limits
             self._built_by = {
@@ -584,27 +588,28 @@ class Round(NamedTuple):
 
 
 def batches(
-    chunks: Sequence[Chunk], batch_bytes: Callable[[str], int]
+    chunks: Sequence[Chunk], round_bytes: Callable[[Chunk], int]
 ) -> Iterator[list[BatchSlice]]:
     """Cut a transaction into rounds, each with about one batch for every partition that it writes
     to, in the order of the chunks.
 
-    ``batch_bytes``: topic → size. A partition's batches are of equal size, and up to a tenth larger
-    than that: each takes a round trip, so a small one at the end would cost as much as a full one.
-    Sizes are judged by the chunk's average record; a batch that comes out larger than the
-    producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round trip and nothing
-    else.
+    ``round_bytes``: size for records of such a chunk. A partition's batches are of equal size, and
+    up to a tenth larger than that: each takes a round trip, so a small one at the end would cost as
+    much as a full one. Sizes are judged by the chunk's average record; a batch that comes out
+    larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round
+    trip and nothing else.
     """
     queues: dict[tuple[str, int | None], deque[BatchSlice]] = {}
     bytes_of: dict[tuple[str, int | None], float] = {}
+    most: dict[tuple[str, int | None], int] = {}
     for chunk in chunks:
         if len(chunk.values):
             target = chunk.topic, chunk.partition
             queues.setdefault(target, deque()).append(BatchSlice(chunk, 0, len(chunk.values)))
             bytes_of[target] = bytes_of.get(target, 0.0) + _per_record(chunk) * chunk.records
+            most[target] = round_bytes(chunk)
     rooms = {
-        target: size / math.ceil(size / (1.1 * batch_bytes(target[0])))
-        for target, size in bytes_of.items()
+        target: size / math.ceil(size / (1.1 * most[target])) for target, size in bytes_of.items()
     }
     while queues:
         batch: list[BatchSlice] = []

@@ -83,6 +83,8 @@ class LaneOptions:
     batch_bytes: int | None = None
     """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes``
     if None."""
+    side_by_side: int = 1
+    """Batches of a transaction in flight at a time."""
     parking_bytes: int = 64_000_000
     """Most bytes of chunks that wait in memory for their topics."""
     partitions: tuple[int, ...] | None = None
@@ -134,6 +136,8 @@ class ShipOrder:
     """Number of lanes of each task."""
     chunk_size_bytes: int
     """Uncompressed bytes in a transaction, about."""
+    slice_bytes: int
+    """Uncompressed bytes in a slice, about: its records without a key go to one partition."""
     topics: tuple[str, ...]
     """The frame's `topic` column holds an index into this; a single topic needs no column. Empty:
     the column holds names."""

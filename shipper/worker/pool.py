@@ -18,6 +18,7 @@ after every fault, when the lane that failed has been fenced.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -96,6 +97,9 @@ class LanePool:
         """Time (monotonic) when lanes stop sending."""
         self.give_up_at = _NEVER
         """Time (monotonic) when lanes stop waiting for the answer to a commit."""
+        self.places = itertools.count(options.first_partition)
+        """Numbers by which chunks go to partitions in turn: those of one transaction lie side by
+        side."""
         self.lowered: dict[str, int] = {}
         """Topic → bytes in a batch, where batches turned out too large."""
         self._changed = runtime.Condition()
@@ -289,6 +293,12 @@ class LanePool:
             or self.options.batch_bytes
             or self.options.settings.batch_size_bytes
         )
+
+    def round_bytes(self, chunk: Chunk) -> int:
+        """Return the uncompressed bytes of such records that are flushed together. Records with
+        keys spread over the partitions."""
+        spread = chunk.keys is not None and chunk.topic not in self.lowered
+        return self.batch_bytes(chunk.topic) * (self.options.side_by_side if spread else 1)
 
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halve the batches of ``topic``; return False if they are so small already that they

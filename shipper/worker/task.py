@@ -47,8 +47,9 @@ from shipper.worker.shipment import TaskShipment
 
 log = logging.getLogger("shipper.task")
 
-#: Bytes to read ahead: opening the lanes takes some ten round trips, in which the JVM can read.
-_MOST_PREFETCHED_BYTES = 16_000_000
+#: Slices, and their bytes, to read ahead: opening the lanes takes some ten round trips, in which
+#: the JVM can read.
+_MOST_PREFETCHED, _MOST_PREFETCHED_BYTES = 8, 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
 _SAMPLE_SECONDS = 1.0
 _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
@@ -122,8 +123,8 @@ def ship_task(
     )
     shipment = TaskShipment(order, fitting, receipt, submit=lanes.submit, at_commit=lanes.at_commit)
     try:
-        depth = max(1, min(4, _MOST_PREFETCHED_BYTES // order.chunk_size_bytes))
-        with Prefetch(split_slices(batches, order.chunk_size_bytes, order.splits), depth) as slices:
+        depth = max(1, min(_MOST_PREFETCHED, _MOST_PREFETCHED_BYTES // order.slice_bytes))
+        with Prefetch(split_slices(batches, order.slice_bytes, order.splits), depth) as slices:
             shipment.begin(lanes.open())
             for part in slices:
                 shipment.ship(part)

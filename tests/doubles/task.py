@@ -28,7 +28,7 @@ def order_with(**changes: Any) -> ShipOrder:
     order = ShipOrder(
         pipeline="web", cluster="c", run_id="r", window="w", digest="d", generation=1, chunks_end=0,
         lane_options=LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
-        limits={}, lanes=1, chunk_size_bytes=1000, topics=("t",), splits={},
+        limits={}, lanes=1, chunk_size_bytes=1000, slice_bytes=1000, topics=("t",), splits={},
     )  # fmt: skip
     return replace(order, **changes)
 
@@ -39,7 +39,7 @@ def run_task(
     """Ship the rows of a batch as one task."""
     receipt, limits = Receipt(0), RecordLimits("none", TopicLimits(order.limits))
     task = TaskShipment(order, limits, receipt, submit=submit, at_commit=lambda value: value)
-    for part in split_slices(iter([batch]), order.chunk_size_bytes, order.splits):
+    for part in split_slices(iter([batch]), order.slice_bytes, order.splits):
         task.ship(part)
     task.finish()
     return receipt

@@ -53,6 +53,49 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer,
         yield kafka, link
 
 
+def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
+    tmp_path: Path,
+) -> None:
+    """As on object storage. Metadata alone would ask for two lanes and small batches."""
+    port, name, orders = free_port(), f"slow{os.getpid()}", list[ShipOrder]()
+
+    def tasks(
+        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> tuple[list[Receipt], None]:
+        orders.append(order)
+        return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
+
+    with (
+        KafkaServer(tmp_path / "kafka", far_port=port) as kafka,
+        FaultProxy(kafka.far_listener, port, ack_ms=300),
+    ):
+        numbered = Numbered(
+            name,
+            kafka.far_bootstrap,
+            (name,),
+            str(tmp_path),
+            files=(0, 1),
+            splits=4,
+            records=50_000,
+            records_per_second=1e9,
+            tasks=1,
+            delivery={"chunk_size": None, "batch_size": None, "lanes": None, "lease": "60s"},
+        )
+        ClusterClient(numbered.cluster).create_topics(
+            {name: 16}, {"max.message.bytes": "10000000"}, replication_factor=1
+        )
+        result = ship_numbered.ship(numbered, tasks)
+        values = read_topic(kafka.bootstrap, name)
+    [order] = orders
+    assert result.rtt_ms is not None
+    assert result.ack_ms is not None
+    assert result.rtt_ms < 250 < 300 <= result.ack_ms
+    assert (order.lane_options.batch_bytes, order.lane_options.side_by_side) == (2_000_000, 3)
+    assert 12 <= order.lanes <= 26, "what memory allows, and what 80 MB/s need"
+    assert order.slice_bytes == 2_000_000
+    assert len(set(values)) == len(values) == result.delivered == 200_000
+
+
 class Spans(Phases):
     """Also says when each phase was."""
 

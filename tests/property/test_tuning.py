@@ -9,7 +9,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.driver.tuning import SHORT_LINK_SECONDS, LinkProfile, tune
+from shipper.worker.tuning import LinkProfile, Sizing, Tuning
+
+
+def tune(link: LinkProfile, tasks: int, memory_bytes: int, **more: int) -> Tuning:
+    return Sizing(link, tasks, memory_bytes, **more).tune()
+
 
 _links = st.builds(
     LinkProfile,
@@ -17,6 +22,8 @@ _links = st.builds(
     bandwidth_bytes_per_second=st.floats(1e6, 2e9),
     ratio=st.floats(0.9, 20),
     limit_bytes=st.integers(10_000, 20_000_000),
+    ack_seconds=st.floats(0.0, 2.0),
+    partitions=st.integers(1, 64),
 )
 
 
@@ -54,7 +61,7 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
         bytes_per_second * link.ratio, link.bandwidth_bytes_per_second * link.ratio / tasks, 80e6
     )
     no_more = found.lanes == 128 or (found.lanes + 1) * found.chunk_bytes > 192_000_000
-    assert no_more or found.in_flight_bytes >= rate * link.rtt_seconds
+    assert no_more or found.in_flight_bytes >= rate * link.delay_seconds
 
 
 @given(_links, st.integers(1, 32), st.integers(1, 10**10))
@@ -65,7 +72,7 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
     would take are enough. And a window of a few lines opens no thirteen producers."""
     full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
     share = bytes_to_send / tasks
-    whole = link.rtt_seconds >= SHORT_LINK_SECONDS and share <= 80_000_000
+    whole = not link.is_short and share <= 80_000_000
     largest = max(full.chunk_bytes, 80_000_000 // full.lanes) if whole else full.chunk_bytes
     assert found.batch_bytes == full.batch_bytes <= found.chunk_bytes <= largest
     assert 1 <= found.lanes <= full.lanes
@@ -75,6 +82,29 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
         found.batch_bytes
     ) + full.lanes * rounds
     assert found.lanes <= max(2, 2 * share / found.batch_bytes + 1)
+
+
+@given(_links, st.floats(0.03, 2.0))
+def test_lanes_are_sized_by_the_delay_that_they_wait_for(
+    link: LinkProfile, ack_seconds: float
+) -> None:
+    """Metadata that come in a millisecond say nothing about acknowledgements that take a second:
+    what is in flight must cover these, or be all that memory allows."""
+    found = tune(replace(link, rtt_seconds=0.001, ack_seconds=ack_seconds), 2, 160_000_000)
+    rate = min(link.bandwidth_bytes_per_second * link.ratio / 2, 80e6)
+    no_more = found.lanes == 128 or (found.lanes + 1) * found.chunk_bytes > 160_000_000
+    assert no_more or found.in_flight_bytes >= rate * ack_seconds
+
+
+def test_batches_go_side_by_side_where_the_topic_has_partitions_and_the_link_is_long() -> None:
+    slow = LinkProfile(0.002, 125e6, 7, 1_048_588, ack_seconds=0.4, partitions=16)
+    found = tune(slow, 2, 160_000_000)
+    one = tune(replace(slow, partitions=1), 2, 160_000_000)
+    assert (found.side_by_side, found.slice_bytes) == (3, found.batch_bytes)
+    assert (one.side_by_side, one.slice_bytes) == (1, one.chunk_bytes)
+    assert found.lanes < one.lanes, "fewer connections carry the same"
+    near = tune(replace(slow, ack_seconds=0.004), 2, 160_000_000)
+    assert (near.side_by_side, near.lanes) == (1, 2)
 
 
 def test_what_is_set_by_hand_stays() -> None:
@@ -91,7 +121,7 @@ def test_what_is_set_by_hand_stays() -> None:
     assert (found.lanes, found.batch_bytes, found.chunk_bytes) == (5, 700_000, 3_000_000)
 
 
-@given(st.floats(0.00005, 0.0029), st.floats(1e7, 2e8), st.floats(1, 10), st.integers(1, 8))
+@given(st.floats(0.00005, 0.0099), st.floats(1e7, 2e8), st.floats(1, 10), st.integers(1, 8))
 def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
     rtt_seconds: float, bandwidth_bytes_per_second: float, ratio: float, tasks: int
 ) -> None:

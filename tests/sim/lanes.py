@@ -91,7 +91,7 @@ class LaneHistory(ships.History):
                 pipeline="sim", cluster="one", run_id=run.name, window="w", digest="d",
                 generation=taken.generation, chunks_end=taken.chunks_end,
                 lane_options=LaneOptions(settings, self._ledger_topic, CHUNKS, 30.0),
-                limits={}, lanes=run.lanes, chunk_size_bytes=_CHUNK_BYTES,
+                limits={}, lanes=run.lanes, chunk_size_bytes=_CHUNK_BYTES, slice_bytes=_CHUNK_BYTES,
                 topics=ships.TOPICS, splits=splits, tasks=run.tasks,
             )  # fmt: skip
             engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))

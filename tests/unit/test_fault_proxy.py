@@ -58,7 +58,7 @@ def link(shared: FaultProxy) -> Iterator[FaultProxy]:
     yield shared
     shared.resume()
     shared.release()
-    shared.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0)
+    shared.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0, ack_ms=0)
     shared.cut()
 
 
@@ -97,6 +97,20 @@ def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultPro
     with connect(link) as connection:
         assert round_trip_seconds(connection) > 0.195
         assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2 * slowness()
+
+
+def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at_once(
+    link: FaultProxy,
+) -> None:
+    """The echo's answer has the API key where a response has its correlation id."""
+    link.shape(ack_ms=200)
+    stored = [request(PRODUCE, PRODUCE), request(END_TXN, END_TXN)]
+    with connect(link) as slow, connect(link) as fast:
+        began = time.monotonic()
+        slow.sendall(b"".join(stored))
+        assert round_trip_seconds(fast, request(3, 3)) < 0.1 * slowness()
+        assert receive(slow, 224) == b"".join(stored)
+        assert 0.19 < time.monotonic() - began < 0.39 * slowness()
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:

@@ -4,6 +4,7 @@ tests/chaos/test_late_end_txn.py has a real one."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -143,6 +144,7 @@ class OneTransaction:
         self.wire_size = WireSize("none")
         self.resolve_outcome = lambda: Decided(set(broker.ledger))
         self.lanes_count = 1
+        self.places = itertools.count()
         self.stop_at = self.give_up_at = time.monotonic() + 60
         self.delivered: list[Chunk] = []
         self.failure: BaseException | None = None
@@ -163,7 +165,7 @@ class OneTransaction:
     def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
         return (0,)
 
-    def batch_bytes(self, topic: str) -> int:
+    def round_bytes(self, chunk: Chunk) -> int:
         return 500
 
     def lower_batch_bytes(self, topic: str) -> bool:

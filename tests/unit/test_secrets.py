@@ -16,12 +16,12 @@ from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE, ReferenceKind
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Preflight
-from shipper.driver.tuning import Tuning
 from shipper.errors import ClusterError, ConfigError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from shipper.worker.order import LaneOptions
+from shipper.worker.tuning import LinkProfile, Sizing
 from tests.doubles.task import order_with
 
 SHORTEST = "pipeline: web\nsource: logs\ntopic: logs.web\nclusters: [local]\n"
@@ -40,7 +40,8 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) ->
     )
     cluster = load_cluster(config, "local")
     settings = LaneSettings(connection(cluster), 1000, "none", 10_000)
-    ready = Preflight(settings, Tuning(1, 1000, 1000, "why"), {}, 0.1, None)
+    sizing = Sizing(LinkProfile(0.1, 1e6, 7, 1_000_000), 1, 1_000_000)
+    ready = Preflight(settings, sizing, sizing.tune(), {}, None)
     order = order_with(lane_options=LaneOptions(settings, "_shipper.p", 0, 1.0))
     for holder in (load_all(config), cluster, settings, ready, order):
         assert "hunter2" not in f"{holder} {holder!r}"

@@ -30,7 +30,7 @@ def measure(
             for case in scenario.cases():
                 for sender in turned(senders, round_number):
                     key = (case, sender.contender)
-                    measured = _measure(
+                    measured = measure_one(
                         world, sender, case, counts.get(key, _FIRST_RECORDS), round_number
                     )
                     if measured.seconds:
@@ -41,9 +41,10 @@ def measure(
                     yield measured
 
 
-def _measure(
+def measure_one(
     world: World, sender: Sender, case: Case, records: int, round_number: int
 ) -> Measurement:
+    """Let a sender send so many records to a new topic."""
     measured = Measurement(case=case, contender=sender.contender, round=round_number)
     with world.topic(case) as topic, world.measured(measured):
         try:

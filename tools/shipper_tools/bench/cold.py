@@ -21,11 +21,12 @@ import psutil
 from shipper import runner
 from shipper.config import load_pipeline
 from shipper.errors import ShipperError
-from shipper_tools.bench import flink, spark_sink
+from shipper_tools.bench import bare, flink, spark_sink
 from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import ended_children_seconds, process_seconds
 from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
 from shipper_tools.bench.results import Case, Contender, Measurement
+from shipper_tools.bench.senders import Sender, peers
 from shipper_tools.bench.world import World
 from shipper_tools.dev.jars import Say
 
@@ -33,6 +34,8 @@ _LOOKS_EVERY_SECONDS = 0.5
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER, of prctl(2)."""
 _MOST_SECONDS = 1800.0
+_PRODUCED = 600_000
+"""Lines that each bare producer sends."""
 _Told = tuple[list[str], dict[str, str]]
 """A command and its environment."""
 _Process = tuple[Contender, Callable[[str, Case, str], _Told]]
@@ -49,6 +52,11 @@ def measure(
         say(f"writing {lines:,} log lines")
         files.folder(lines)
     processes = [_ours(files), *_peers(files, peers_folder, say)]
+    producers, average = list[Sender](), 0.0
+    if scenario.producers:
+        some = files.some_lines(folder / "lines.txt", min(scenario.lines))
+        average = some.stat().st_size / some.read_bytes().count(b"\n") - 1
+        producers = peers(peers_folder, some)
     with World(folder / "kafka") as world:
         for round_number in range(1, scenario.rounds + 1):
             for case in scenario.cases():
@@ -58,6 +66,11 @@ def measure(
                         lines, command = case.lines or 0, told(world.bootstrap(case), case, topic)
                         run_fresh(world, measured, lines, command, topic)
                     measured.bytes = files.size_bytes[lines, FILES]
+                    yield measured
+                for sender in turned(producers, round_number):
+                    measured = bare.measure_one(world, sender, case, _PRODUCED, round_number)
+                    measured.bytes = int(measured.records * average)
+                    measured.shipping_seconds = measured.seconds
                     yield measured
 
 
@@ -89,9 +102,10 @@ def run_fresh(
         measured.error = f"exit code {done.returncode}: {says}"
         return
     try:  # ours reports what its delivery gate has counted; a peer's topic is read
-        measured.records = (
-            _delivered(done.stdout) if measured.contender.ours else world.committed_in(topic)
-        )
+        if measured.contender.ours:
+            measured.records, measured.shipping_seconds = _delivered(done.stdout)
+        else:
+            measured.records = world.committed_in(topic)
         if measured.records != lines:
             measured.error = f"{measured.records:,} of {lines:,} lines delivered: {says}"
     except ShipperError as error:
@@ -175,13 +189,15 @@ def _peers(files: Files, peers_folder: Path | None, say: Say) -> list[_Process]:
     return [*found, (flink.FLINK, sink_of_flink)] if built else found
 
 
-def _delivered(stdout: str) -> int:
+def _delivered(stdout: str) -> tuple[int, float | None]:
+    """Return the records that were delivered, and the seconds of shipping."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        report = json.loads(stdout)
-        return sum(
+        ships = json.loads(stdout)["ships"]
+        delivered = sum(
             topic["delivered"]
-            for ship in report["ships"]
+            for ship in ships
             for topic in ship["topics"]
             if not topic["quarantine"]
         )
-    return 0
+        return delivered, sum(ship["ship_seconds"] for ship in ships) or None
+    return 0, None

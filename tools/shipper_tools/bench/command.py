@@ -31,7 +31,7 @@ EPILOG = "Example: `shipper bench distance --peers ~/.cache/shipper-peers`"
 _SCENARIOS_HELP = "; ".join(
     f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items()
 )
-_WIDTH = 150
+_WIDTH = 170
 """Of tables that nobody reads on a terminal."""
 
 app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
@@ -48,6 +48,10 @@ def bench(
     ],
     rtt: Annotated[
         str | None, typer.Option(metavar="LIST", help="Round trips: `0ms,140ms`.")
+    ] = None,
+    ack: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Delays of acknowledgements alone: `0ms,400ms`."),
     ] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
@@ -73,7 +77,9 @@ def bench(
     if page:
         refuse_existing(page)
     if scenario.endswith(".json"):
-        if any(value is not None for value in (rtt, partitions, rounds, seconds, lines, peers)):
+        if any(
+            value is not None for value in (rtt, ack, partitions, rounds, seconds, lines, peers)
+        ):
             text = "A kept result is not measured again. Leave the options of a measurement out."
             raise UsageError(text, code="SHIP-102")
         _show(_kept(Path(scenario)), page)
@@ -82,6 +88,7 @@ def bench(
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     given: dict[str, Any] = {
         "rtt_ms": _list("--rtt", rtt, lambda text: parse_duration(text) * 1000),
+        "ack_ms": _list("--ack", ack, lambda text: parse_duration(text) * 1000),
         "partitions": _list("--partitions", partitions, int),
         "lines": (lines,) if lines else None,
         "rounds": rounds,

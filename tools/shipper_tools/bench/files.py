@@ -53,6 +53,14 @@ class Files:
             self.size_bytes[lines, files] = _write_log_files(path, lines, files)
         return path
 
+    def some_lines(self, path: Path, lines: int) -> Path:
+        """Write some of the lines into one file, and return it."""
+        with path.open("wb") as out:
+            for one in sorted(self.folder(lines).iterdir()):
+                with one.open("rb") as file:
+                    out.writelines(itertools.islice(file, _LINES_AT_A_TIME))
+        return path
+
     def window(self, lines: int, files: int = FILES) -> str:
         """Return a new window, START/END, that holds them."""
         self._windows += 1

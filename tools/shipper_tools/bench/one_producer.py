@@ -1,5 +1,6 @@
 """A peer for the benchmark: one producer of confluent-kafka. As a program, it is idempotent, as
-most people would set it up, sends random records and prints its rate."""
+most people would set it up, sends random records or the lines of a file, and
+prints its rate."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -56,10 +58,17 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--size", type=int, default=1000, help="bytes per record, random")
+    parser.add_argument("--lines", type=Path, help="a file of lines to send instead")
+    parser.add_argument("--compression", default="none")
     asked = parser.parse_args()
-    some = [os.urandom(asked.size) for _ in range(1000)]
+    some = (
+        asked.lines.read_bytes().splitlines()
+        if asked.lines
+        else [os.urandom(asked.size) for _ in range(1000)]
+    )
     values = itertools.islice(itertools.cycle(some), asked.records)
-    seconds = send(_IDEMPOTENT | {"bootstrap.servers": asked.brokers}, asked.topic, values)
+    told = {"bootstrap.servers": asked.brokers, "compression.type": asked.compression}
+    seconds = send(_IDEMPOTENT | told, asked.topic, values)
     print(f"librdkafka: {asked.records / seconds:.0f} rec/s")
 
 

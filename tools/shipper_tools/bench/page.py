@@ -19,6 +19,9 @@ _CELLS: dict[str, Callable[[Summary], str]] = {
     "lowest": lambda one: number(one.records_per_second.lowest),
     "highest": lambda one: number(one.records_per_second.highest),
     "MB/s": lambda one: f"{one.megabytes_per_second:.1f}",
+    "shipping MB/s": lambda one: (
+        f"{one.shipping_megabytes_per_second:.1f}" if one.shipping_megabytes_per_second else "–"
+    ),
     "client CPU s/M": lambda one: f"{one.client_cpu_per_million:.2f}",
     "broker CPU s/M": lambda one: f"{one.cpu_seconds_per_million.get('broker', 0.0):.2f}",
     "× best peer": lambda one: f"{one.times_best_peer:.2f}" if one.times_best_peer else "–",

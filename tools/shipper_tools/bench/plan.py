@@ -26,6 +26,9 @@ class Scenario:
     """Module that measures it."""
     rtt_ms: tuple[float, ...] = (0.0,)
     request_delay_ms: float = 0.0
+    ack_ms: tuple[float, ...] = (0.0,)
+    producers: bool = False
+    """True if bare producers take part beside what reads files: they send its lines."""
     partitions: tuple[int, ...] = (1,)
     lines: tuple[int, ...] = (6_000_000,)
     """Lines in the files; not bare."""
@@ -40,14 +43,15 @@ class Scenario:
         return [
             Case(
                 rtt_ms=rtt,
+                ack_ms=ack,
                 request_delay_ms=self.request_delay_ms,
                 partitions=partitions,
                 lines=lines,
                 record_bytes=1000 if bare else None,
                 compression="none" if bare else "zstd",
             )
-            for lines, rtt, partitions in itertools.product(
-                (None,) if bare else self.lines, self.rtt_ms, self.partitions
+            for lines, rtt, ack, partitions in itertools.product(
+                (None,) if bare else self.lines, self.rtt_ms, self.ack_ms, self.partitions
             )
         ]
 
@@ -80,6 +84,18 @@ SCENARIOS = {
             rtt_ms=_FAR_AND_NEAR,
             partitions=(16,),
             lines=(300_000, 2_000_000, 24_000_000),
+        ),
+        Scenario(
+            name="slow-ack",
+            question="A Kafka on object storage answers metadata at once and acknowledges late: "
+            "how many records a second reach it from files, beside Flink, Spark's sink and bare "
+            "producers?",
+            kind="cold",
+            ack_ms=(0.0, 250.0, 400.0, 1000.0),
+            producers=True,
+            partitions=(16,),
+            lines=(2_000_000, 24_000_000),
+            rounds=2,
         ),
         Scenario(
             name="scale",

@@ -27,6 +27,9 @@ class Case(_ResultModel):
     """Round trip to the broker; at 0 there is no proxy in between."""
     request_delay_ms: float = 0.0
     """Time that the broker takes for each request of a connection, one request after the other."""
+    ack_ms: float = 0.0
+    """Time after which the broker acknowledges what is stored (Produce, EndTxn); it answers
+    everything else at once."""
     record_bytes: int | None = None
     """Size of random records; None: log lines."""
     compression: str = "none"
@@ -40,6 +43,7 @@ class Case(_ResultModel):
         parts = [f"{self.lines / 1e6:g}M lines"] if self.lines else []
         parts += [f"{self.rtt_ms:g} ms"]
         parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
+        parts += [f"acks after {self.ack_ms:g} ms"] if self.ack_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
         parts += [
             "log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"
@@ -74,6 +78,9 @@ class Measurement(_ResultModel):
     seconds: float = 0.0
     """From the first record handed over to the last one acknowledged or committed; from files: of
     the process."""
+    shipping_seconds: float | None = None
+    """From files, ours: from the first byte read to the last commit, without starts, plan and
+    gates. Of a bare producer beside it the same as ``seconds``. None: not known."""
     opening_seconds: float | None = None
     """Time before that: connections, lanes."""
     cpu_seconds: dict[str, float] = Field(default_factory=dict)
@@ -115,6 +122,8 @@ class Summary(_ResultModel):
     records_per_second: Spread
     megabytes_per_second: float
     """Median, of uncompressed values."""
+    shipping_megabytes_per_second: float | None = None
+    """The same while records were read and sent; None: not known."""
     cpu_seconds_per_million: dict[str, float]
     """Median, by kind of process."""
     times_best_peer: float | None = None
@@ -187,12 +196,14 @@ def _summary(case: Case, contender: Contender, rounds: Sequence[Measurement]) ->
         kind: statistics.median(m.cpu_seconds.get(kind, 0.0) / m.records * 1e6 for m in rounds)
         for kind in kinds
     }
+    shipping = [m.bytes / m.shipping_seconds / 1e6 for m in rounds if m.shipping_seconds]
     return Summary(
         case=case,
         contender=contender,
         rounds=len(rounds),
         records_per_second=Spread.of([m.records / m.seconds for m in rounds]),
         megabytes_per_second=statistics.median(m.bytes / m.seconds / 1e6 for m in rounds),
+        shipping_megabytes_per_second=statistics.median(shipping) if shipping else None,
         cpu_seconds_per_million={kind: round(seconds, 3) for kind, seconds in cpu.items()},
         peak_bytes=max((m.peak_bytes for m in rounds if m.peak_bytes), default=None),
     )

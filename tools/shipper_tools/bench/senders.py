@@ -24,17 +24,19 @@ _TIMEOUT_SECONDS = 240.0
 _LEAST_TRANSACTIONS = 4
 # Options of the peers' tools; each has a command of its own.
 _JAVA = (
-    "--topic {topic} --num-records {records} --throughput -1 --record-size {size} --producer-props "
+    "--topic {topic} --num-records {records} --throughput -1 {what} --producer-props "
     "bootstrap.servers={bootstrap} acks=all batch.size=1000000 linger.ms=100 "
-    "buffer.memory=134217728 max.request.size=1048576"
+    "buffer.memory=134217728 max.request.size=1048576 compression.type={compression}"
 )
-_ONE_PRODUCER = "--brokers {bootstrap} --topic {topic} --records {records} --size {size}"
+_ONE_PRODUCER = (
+    "--brokers {bootstrap} --topic {topic} --records {records} --compression {compression} {what}"
+)
 _SARAMA = (
     "-required-acks -1 -flush-bytes 500000 -flush-frequency 100ms -version 2.8.0 "
-    "-max-open-requests 5 -message-load {records} -message-size {size} -compression none "
+    "-max-open-requests 5 -message-load {records} {what} -compression none "
     "-brokers {bootstrap} -topic {topic} -partition 0 -partitioner manual"
 )
-_FRANZ = "-brokers {bootstrap} -topic {topic} -records {records} -compression none -size {size}"
+_FRANZ = "-brokers {bootstrap} -topic {topic} -records {records} -compression {compression} {what}"
 _RATE = re.compile(r"([0-9][0-9.,]*) rec(?:ords)?/s")
 
 
@@ -79,10 +81,11 @@ def lanes(count: int) -> Sender:
     return Sender(contender, send)
 
 
-def peers(folder: Path | None) -> list[Sender]:
+def peers(folder: Path | None, lines: Path | None = None) -> list[Sender]:
     """Return Java's producer (from the jars of the dev server) and librdkafka's, as most people
     would set them up, and what was built in ``folder``: Sarama's own tool and a producer of
-    franz-go."""
+    franz-go. ``lines``: a file whose lines they send; None: random records. Sarama's tool sends
+    nothing else."""
     java = [str(find_java().path), "-Xmx512m", "-cp", f"{resolve_jars(JARS)}/*"]
     found = [
         _peer(
@@ -90,31 +93,39 @@ def peers(folder: Path | None) -> list[Sender]:
             "idempotent, 5 requests in flight, 1 MB batches",
             [*java, "org.apache.kafka.tools.ProducerPerformance"],
             _JAVA,
+            f"--payload-file {lines}" if lines else "--record-size {size}",
         ),
         _peer(
             "librdkafka, one producer",
             "idempotent, 1 MB batches; librdkafka keeps one request in flight per partition",
             [sys.executable, "-m", "shipper_tools.bench.one_producer"],
             _ONE_PRODUCER,
+            f"--lines {lines}" if lines else "--size {size}",
         ),
     ]
     sarama = "not idempotent, 5 requests in flight, 500 kB batches"
-    for name, settings, place, options in (
-        ("Sarama 1.38.1", sarama, "sarama-1.38/kafka-producer-performance", _SARAMA),
-        ("Sarama 1.61.1", sarama, "sarama-now/kafka-producer-performance", _SARAMA),
-        ("franz-go", "idempotent, 1 MB batches", "franz", _FRANZ),
+    some = "" if lines else "-message-size {size}"
+    of_lines = f"-lines {lines}" if lines else "-size {size}"
+    for name, settings, place, options, what in (
+        ("Sarama 1.38.1", sarama, "sarama-1.38/kafka-producer-performance", _SARAMA, some),
+        ("Sarama 1.61.1", sarama, "sarama-now/kafka-producer-performance", _SARAMA, some),
+        ("franz-go", "idempotent, 1 MB batches", "franz", _FRANZ, of_lines),
     ):
-        if folder and (folder / place).is_file():
-            found.append(_peer(name, settings, [str(folder / place)], options))
+        if folder and what and (folder / place).is_file():
+            found.append(_peer(name, settings, [str(folder / place)], options, what))
     return found
 
 
-def _peer(name: str, settings: str, command: list[str], options: str) -> Sender:
+def _peer(name: str, settings: str, command: list[str], options: str, what: str) -> Sender:
+    """Return a peer. ``what``: the options that say which records it sends."""
+
     def send(bootstrap: str, topic: str, measured: Measurement, records: int) -> None:
         """The rate is the better one of what the tool prints last, which leaves its start out, and
         what the clock says."""
-        size, began = measured.case.record_bytes or 0, time.monotonic()
+        case, began = measured.case, time.monotonic()
+        size = case.record_bytes or 0
         told = {"bootstrap": bootstrap, "topic": topic, "records": records, "size": size}
+        told |= {"compression": case.compression, "what": what.format(size=size)}
         said = _run([*command, *options.format(**told).split()], measured)
         measured.seconds = time.monotonic() - began
         rates = [float(rate.replace(",", "")) for rate in _RATE.findall(said)]

@@ -45,6 +45,9 @@ class Conditions:
     request_delay_ms: float = 0.0
     """Kafka requests are handed on one after the other, each after this: a broker that is slow per
     request, per connection."""
+    ack_ms: float = 0.0
+    """Answers to Produce and EndTxn come so long after their requests at least, all others at once:
+    a Kafka on object storage. Requests of one connection wait side by side."""
 
     @property
     def one_way_seconds(self) -> float:
@@ -61,6 +64,8 @@ class _Item:
     """Free for the next read when this item is gone."""
 
 
+#: API keys of what a broker acknowledges once it is stored: Produce, EndTxn.
+_STORED = (0, 26)
 CONNECTING = -1
 """In place of an API key: a connection's handshake."""
 
@@ -174,6 +179,8 @@ class Connection:
         """Correlation id of the response to hold."""
         self.asked: dict[int, Exchange] = {}
         """By correlation id."""
+        self.stored_at: dict[int, float] = {}
+        """Correlation id → when its answer may go, on the loop's clock."""
         self.opening: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -336,6 +343,12 @@ class Pipe:
         cut = 0
         for part in self._frames.parts(data):
             # Cut only where a time changes: most often all that was read is one item.
+            stored_at = self._stored_at(part.head, now) if part.head is not None else 0.0
+            if stored_at > due:
+                if part.start > cut:
+                    self._put(data[cut : part.start], due)
+                    cut = part.start
+                due = stored_at
             if part.head is not None and self._link.exchanges is not None:
                 self._note(part.head, self._link.exchanges)
             hold = part.head is not None and self._wants_to_hold(part.head)
@@ -363,6 +376,14 @@ class Pipe:
             self._link.free_at[self._direction] = leaves
         jitter = self._link.random.uniform(0, shape.jitter_ms / 1000) if shape.jitter_ms else 0.0
         return leaves + shape.one_way_seconds + jitter
+
+    def _stored_at(self, head: tuple[int, ...], now: float) -> float:
+        """Return when an answer may go; 0 if nothing holds it back."""
+        if self._direction == "down":
+            return self._connection.stored_at.pop(head[1], 0.0)
+        if self._link.shape.ack_ms and head[1] in _STORED:
+            self._connection.stored_at[head[3]] = now + self._link.shape.ack_ms / 1000
+        return 0.0
 
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:
         """Looks at the head of a request or response; a hold is for one only."""

@@ -1,0 +1,197 @@
+"""Sizes of lanes and batches: arithmetic on the link's measurements. Pure.
+
+A lane fills and flushes a transaction round by round, with one batch for each partition that it
+writes to. A transaction of r rounds waits twice for an answer from memory (a partition joins the
+transaction, and that of the ledger does), and r + 2 times for what is stored: each round, the
+ledger's record, the commit. Over a distance both take a round trip. A Kafka on object storage
+answers the first in a millisecond, and acknowledges what it stored after 250 ms to 2 s. Lanes make
+up for the time, and for half of it again, which goes into filling, compressing and the broker's
+work where a link is full (measured: 1.8 s instead of 1.15 s for 4 batches over 140 ms)::
+
+    lanes × transaction  ≥  rate × (2 round trips + (r + 2) acknowledgements) × 1.5
+
+A transaction of some batches goes to as many partitions at once where the topic has them: at 400 ms
+that sent 1.5 times as much as the same lanes with one batch after the other, and as much as three
+times as many lanes of one batch, with a third of the connections (docs/understand/sizing.md).
+
+Figures that are not arithmetic were measured on two cores with 137-byte log lines, zstd
+(bench/results).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
+
+SHORT_LINK_SECONDS, SHORT_ACK_SECONDS = 0.010, 0.025
+#: Below these the processor is the limit, and small batches use its cache better: 0.83 CPU s per
+#: million lines with 0.5 MB, 1.2 with 4 MB. A transaction costs the same whatever it holds, so 16
+#: MB take 4 % less time than 8 MB (docs/adr/0035).
+SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 16_000_000, 2
+LONG_BATCH_BYTES = 2_000_000
+_BATCHES_PER_TRANSACTION = 3
+_WORK = 1.5
+#: Most that a task (one core) produces, uncompressed, so more need not be in flight.
+_TASK_BYTES_PER_SECOND = 80_000_000
+#: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
+_RATIO_MARGIN = 0.6
+_MOST_LANES = 128
+#: What a window seems to unpack to may be half of what it does.
+_MORE_THAN_IT_SEEMS = 2
+#: Smallest transaction under a cap. Less would cost more than the records themselves.
+_LEAST_CHUNK_BYTES = 16_000
+
+
+@dataclass(frozen=True)
+class LinkProfile:
+    """Measurements of the way to a cluster."""
+
+    rtt_seconds: float
+    """Round trip of a request that a broker answers from memory."""
+    bandwidth_bytes_per_second: float
+    ratio: float
+    """Uncompressed bytes per byte on the wire, of a sample."""
+    limit_bytes: int
+    """Smallest max.message.bytes of the topics."""
+    cap_bytes_per_second: int | None = None
+    """`rate_limit`: bytes per second on the wire, of all tasks."""
+    cap_seconds: float = 0.0
+    """Longest time for which an open transaction may wait for the cap."""
+    ack_seconds: float = 0.0
+    """Time until a record is acknowledged; 0: not measured, so that it is taken for a round
+    trip."""
+    partitions: int = 1
+    """Partitions that the batches of one transaction may go to."""
+
+    @property
+    def delay_seconds(self) -> float:
+        return max(self.rtt_seconds, self.ack_seconds)
+
+    @property
+    def is_short(self) -> bool:
+        return self.rtt_seconds < SHORT_LINK_SECONDS and self.delay_seconds < SHORT_ACK_SECONDS
+
+    def transaction_seconds(self, batches: float) -> float:
+        """Return the seconds that a transaction of so many batches waits."""
+        rounds = max(1.0, batches / self.side_by_side)
+        return 2 * self.rtt_seconds + (rounds + 2) * self.delay_seconds
+
+    @property
+    def side_by_side(self) -> int:
+        """Number of batches in flight at a time in a lane."""
+        return 1 if self.is_short else max(1, min(_BATCHES_PER_TRANSACTION, self.partitions))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Sizes of each Spark task's lanes."""
+
+    lanes: int
+    batch_bytes: int
+    chunk_bytes: int
+    """Bytes of a transaction."""
+    side_by_side: int = 1
+    """Batches in flight at a time in a lane."""
+    why: str = ""
+    """One paragraph for people."""
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.lanes * min(self.chunk_bytes, self.side_by_side * self.batch_bytes)
+
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes of the slices of which a transaction is made: each goes to one partition."""
+        return self.batch_bytes if self.side_by_side > 1 else self.chunk_bytes
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """All that decides the sizes of each of ``tasks`` tasks. Picklable: the tasks size their lanes
+    again when they know the delay better."""
+
+    link: LinkProfile
+    tasks: int
+    memory_bytes: int
+    """Most bytes of chunks under way in a task."""
+    lanes: int | None = None
+    """Set by hand, as the following two; None: to be computed."""
+    batch_bytes: int | None = None
+    chunk_bytes: int | None = None
+    bytes_to_send: int = 0
+    """Bytes of all tasks, uncompressed, as far as known; 0: unknown."""
+
+    def with_ack(self, seconds: float | None) -> Sizing:
+        """Return the same with another delay of acknowledgements."""
+        return replace(self, link=replace(self.link, ack_seconds=seconds or 0.0))
+
+    def tune(self) -> Tuning:
+        """Size the lanes so that the link is full, or what a cap leaves of it. A small window is
+        divided among all lanes, or among as many as it has batches for."""
+        link, tasks = self.link, self.tasks
+        fits = int(
+            max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN)
+        )
+        batch = self.batch_bytes or min(
+            SHORT_BATCH_BYTES if link.is_short else LONG_BATCH_BYTES, fits, self.chunk_bytes or fits
+        )
+        rate = min(link.bandwidth_bytes_per_second * link.ratio / tasks, _TASK_BYTES_PER_SECOND)
+        most = self.memory_bytes
+        if link.cap_bytes_per_second:
+            # The last task at work has all of the cap, but no task may hold a transaction open for
+            # longer than its share takes, also if its records do not compress as the sample did.
+            rate = min(rate, link.cap_bytes_per_second * link.ratio)
+            share = link.cap_bytes_per_second / tasks
+            most = max(_LEAST_CHUNK_BYTES, int(share * link.cap_seconds))
+            batch = self.batch_bytes or min(batch, most)
+        chunk = self.chunk_bytes or max(
+            batch, SHORT_CHUNK_BYTES if link.is_short else _BATCHES_PER_TRANSACTION * batch
+        )
+        chunk = self.chunk_bytes or max(batch, min(chunk, most))
+        lanes = self.lanes or max(
+            1, min(_lanes(link, rate, batch, chunk), self.memory_bytes // chunk)
+        )
+        if not self.chunk_bytes and lanes * chunk > self.memory_bytes:
+            chunk = max(batch, self.memory_bytes // lanes)
+        if self.bytes_to_send and not link.cap_bytes_per_second:
+            lanes, chunk = self._divided(lanes, batch, chunk)
+        found = Tuning(lanes, batch, chunk, link.side_by_side)
+        return replace(found, why=_why(link, tasks, rate, found))
+
+    def _divided(self, lanes: int, batch: int, chunk: int) -> tuple[int, int]:
+        """Return lanes and bytes of a transaction for a window that may be smaller than one
+        transaction of each lane."""
+        share = math.ceil(self.bytes_to_send / self.tasks)
+        # Over a distance, a share that memory can hold goes in one transaction of each lane.
+        whole = not self.link.is_short and share <= self.memory_bytes
+        largest = max(chunk, self.memory_bytes // lanes) if whole else chunk
+        rounds = math.ceil(share / (lanes * largest))
+        batches = math.ceil(share / (lanes * rounds * batch))
+        chunk = self.chunk_bytes or min(largest, batches * batch)
+        most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
+        return self.lanes or max(SHORT_LANES, min(lanes, most_chunks)), chunk
+
+
+def _lanes(link: LinkProfile, rate: float, batch: int, chunk: int) -> int:
+    needed = rate * link.transaction_seconds(chunk / batch) * _WORK / chunk
+    return max(SHORT_LANES, min(_MOST_LANES, math.ceil(needed)))
+
+
+def _why(link: LinkProfile, tasks: int, rate: float, found: Tuning) -> str:
+    acks = (
+        f"acknowledgement {link.ack_seconds * 1000:.1f} ms"
+        if link.ack_seconds
+        else "acknowledgement not measured"
+    )
+    beside = f", {found.side_by_side} at a time" if found.side_by_side > 1 else ""
+    return (
+        f"round trip {link.rtt_seconds * 1000:.1f} ms, {acks}, a sample compresses "
+        f"{link.ratio:.1f} : 1, topics take batches of {link.limit_bytes:,} bytes; {tasks} × "
+        f"{found.lanes} lanes × {found.batch_bytes / 1e6:.2f} MB{beside} are "
+        f"{tasks * found.in_flight_bytes / 1e6:.1f} MB in flight (uncompressed) for "
+        f"{tasks * rate / 1e6:.0f} MB/s × {link.delay_seconds * 1000:.1f} ms = "
+        f"{tasks * rate * link.delay_seconds / 1e6:.1f} MB; {found.chunk_bytes / 1e6:.1f} MB a "
+        "transaction"
+    )
