@@ -291,10 +291,12 @@ def dag_run(
     state: str,
     *,
     failed_in: str = "",
+    waits_in: str = "",
     conf: dict[str, Any] | None = None,
     began: float | None = None,
 ) -> None:
-    """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``."""
+    """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``. One task
+    failed, or is scheduled and waits for the pool ``waits_in``."""
     from airflow.models.dag_version import DagVersion
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
@@ -318,16 +320,19 @@ def dag_run(
         run.end_date = at(hour + 1.2) if over else None
         session.add(run)
         session.flush()
-        if failed_in:
+        if failed_in or waits_in:
             version = DagVersion(
                 dag_id="web", version_number=1_000 + hour, bundle_name="dags-folder"
             )  # beyond other tests
             session.add(version)
             session.flush()
             task = TaskInstance(
-                EmptyOperator(task_id=failed_in), run_id=run.run_id, dag_version_id=version.id
+                EmptyOperator(task_id=failed_in or "to_far.ship", pool=waits_in or "default_pool"),
+                run_id=run.run_id,
+                dag_version_id=version.id,
             )
-            task.dag_id, task.state, task.end_date = "web", "failed", at(hour + 1.2)
+            task.dag_id, task.state = "web", "failed" if failed_in else "scheduled"
+            task.end_date = at(hour + 1.2) if failed_in else None
             session.add(task)
 
 
@@ -357,6 +362,32 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
         kind = words.split(",")[0]
         assert links[f"Run in Airflow ({words})"]["href"] == f"/dags/web/runs/{kind}__{hour}"
     assert "is under way (scheduled__2)" in open_window(ask, "op", "web", 1)[1].text
+
+
+def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask: Callable[..., Any]) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.models.pool import Pool
+    from airflow.utils.session import create_session
+
+    def pause(*, yes: bool) -> None:
+        with create_session() as session:
+            session.get(DagModel, "web").is_paused = yes
+
+    with create_session() as session:
+        session.merge(Pool(pool="full", slots=0, include_deferred=False))
+    waits = {
+        11: ("default_pool", "to_far.ship waits for a worker."),
+        12: ("full", "to_far.ship waits for pool full, which is full."),
+        13: ("gone", "to_far.ship waits for pool gone, which does not exist."),
+    }
+    paused = "The DAG is paused: no step begins until somebody unpauses it."
+    pause(yes=False)
+    for hour, (pool, says) in waits.items():
+        dag_run(hour, "running", waits_in=pool)
+        window = open_window(ask, "viewer", "web", hour)[1]
+        assert (says in window.text, paused in window.text) == (True, False)
+    pause(yes=True)
+    assert paused in open_window(ask, "viewer", "web", 11)[1].text
 
 
 def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
