@@ -23,7 +23,7 @@ class Finding:
     text: str
     """Sentences that say what was found, without the cluster."""
     remedy: str = ""
-    """What to do; empty if there is nothing to do, or ``text`` says it."""
+    """Next thing to do; empty if there is none, or ``text`` says it."""
     code: str = ""
     """Kind, for programs: an error's `SHIP-303`, or a word such as `quarantined`."""
     cluster: str = ""

@@ -111,7 +111,7 @@ class FileCase:
     policy: Policy
     chunks: Chunks
     originals: Sequence[Original] | None
-    """None: the source has not said yet what the file may be."""
+    """Files that it may be; None: the source has not said yet."""
     match: Match | None
     succeeded: Collection[FileId]
     """Files that another file of this decision is."""

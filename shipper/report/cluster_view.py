@@ -20,7 +20,7 @@ from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import Count, DeliveryGateResult, RunReport, ShipResult, TopicAccount
 
 State = Literal["shipped", "nothing", "doubt", "blocked", "failed"]
-"""How a run ended, on a cluster or as a whole: everything is shipped; there was nothing to ship; a
+"""End of a run, on a cluster or as a whole: everything is shipped; there was nothing to ship; a
 person should look at what was shipped; the source gate is closed; it failed."""
 
 
