@@ -285,13 +285,13 @@ def test_the_doctor_sees_what_airflow_sees(
     config.pipeline("web")
     web = load_pipeline(config.folder, "web")
     seen, waits = doctor_machine.airflow(Examined(config.folder, web, 120))
-    assert (seen.status, "makes the DAG web" in seen.says) == ("ok", True), seen
+    assert (seen.severity, "makes the DAG web" in seen.text) == ("ok", True), seen
     assert (
-        waits.status,
-        "pool to near" in waits.says,
-        "ships of web would never begin" in waits.says,
+        waits.severity,
+        "pool to near" in waits.text,
+        "ships of web would never begin" in waits.text,
     ) == (
-        "failed",
+        "fail",
         True,
         True,
     )
@@ -299,7 +299,7 @@ def test_the_doctor_sees_what_airflow_sees(
     (absent,) = doctor_machine.airflow(
         Examined(config.folder, web.model_copy(update={"name": "app"}), 120)
     )
-    assert (absent.status, "makes no DAG app" in absent.says) == ("failed", True), absent
+    assert (absent.severity, "makes no DAG app" in absent.text) == ("fail", True), absent
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "shipper_dags.py").write_text(
@@ -307,8 +307,8 @@ def test_the_doctor_sees_what_airflow_sees(
     )
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(broken))
     (unimportable,) = doctor_machine.airflow(Examined(config.folder, web, 120))
-    assert unimportable.status == "failed"
-    assert "nothing_of_that_name" in unimportable.says
+    assert unimportable.severity == "fail"
+    assert "nothing_of_that_name" in unimportable.text
 
 
 def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_ends(
