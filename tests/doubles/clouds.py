@@ -8,20 +8,17 @@ import datetime as dt
 import json
 import secrets
 import struct
-import threading
 import time
 import urllib.parse
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from shipper_tools.dev.ports import LOOPBACK
 
 from tests.doubles.broker_double import Request
+from tests.doubles.http_double import HttpDouble, QuietHandler
 from tests.doubles.oidc_issuer import OidcIssuer
 
 REGION, ROLE = "eu-central-1", "arn:aws:iam::111122223333:role/shipper"
@@ -29,7 +26,7 @@ WEB_IDENTITY = "canary-web-identity"
 _AUTHENTICATION_FAILED = 58
 
 
-class Clouds:
+class Clouds(HttpDouble):
     """::
 
     with OidcIssuer({}, lives_seconds=20) as issuer, Clouds(issuer) as clouds:
@@ -48,52 +45,25 @@ class Clouds:
         """Access key → secret, session token, and end of them."""
         clouds = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
+        class Handler(QuietHandler):
+            def do_PUT(self) -> None:  # noqa: N802 - the server's name for it
                 self._answer(200, "canary-imds", "text/plain")
 
-            def do_GET(self) -> None:
+            def do_GET(self) -> None:  # noqa: N802 - the server's name for it
                 path = urllib.parse.urlsplit(self.path)
                 found = None if clouds.is_silent else clouds._metadata(path.path, self.headers)
                 self._answer(*(found or (503, "", "text/plain")))
 
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-                form = dict(urllib.parse.parse_qsl(body))
+            def do_POST(self) -> None:  # noqa: N802 - the server's name for it
+                form = dict(urllib.parse.parse_qsl(self.body().decode()))
                 found = None if clouds.is_silent else clouds._sts(form, self.headers)
                 self._answer(*(found or (503, "", "text/plain")))
 
             def _answer(self, code: int, text: str, kind: str) -> None:
-                self.send_response(code)
-                self.send_header("Content-Type", kind)
-                self.send_header("X-aws-ec2-metadata-token-ttl-seconds", "21600")
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
+                lives = {"X_aws_ec2_metadata_token_ttl_seconds": "21600"}
+                self.answer(code, text.encode(), kind, **lives)
 
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Clouds:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler)
 
     def environment(self, identity: str, web_identity_file: str = "") -> dict[str, str]:
         """Return the variables by which AWS's libraries find this double; ``identity``: `instance`,

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from shipper_tools.dev.ports import LOOPBACK
+
+from tests.doubles.http_double import HttpDouble, QuietHandler
 
 _KEY_ID = "of-the-test"
 
 
-class OidcIssuer:
+class OidcIssuer(HttpDouble):
     """::
 
     with OidcIssuer({"shipper": "secret"}) as issuer:
@@ -38,33 +36,18 @@ class OidcIssuer:
         """Tokens given out so far."""
         issuer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+        class Handler(QuietHandler):
+            def do_GET(self) -> None:  # noqa: N802 - the server's name for it
                 self._answer(200, issuer._jwks()) if self.path == "/jwks" else self._answer(404, {})
 
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-                self._answer(*issuer._token(self.headers.get("Authorization"), body))
+            def do_POST(self) -> None:  # noqa: N802 - the server's name for it
+                authorization = self.headers.get("Authorization")
+                self._answer(*issuer._token(authorization, self.body().decode()))
 
             def _answer(self, code: int, document: Any) -> None:
-                content = json.dumps(document).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                self.answer(code, json.dumps(document).encode(), "application/json")
 
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="issuer", daemon=True
-        )
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
+        super().__init__(Handler)
 
     @property
     def token_url(self) -> str:
@@ -73,20 +56,6 @@ class OidcIssuer:
     @property
     def jwks_url(self) -> str:
         return f"{self.url}/jwks"
-
-    def __enter__(self) -> OidcIssuer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def _jwks(self) -> dict[str, Any]:
         numbers = self._key.public_key().public_numbers()

@@ -9,18 +9,15 @@ import base64
 import json
 import re
 import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from shipper_tools.dev.ports import LOOPBACK
+from tests.doubles.http_double import HttpDouble, QuietHandler
 
 _PATH = re.compile(r"(/compatibility)?/subjects/([^/]+)(/versions(?:/latest)?)?")
 
 
-class RegistryDouble:
+class RegistryDouble(HttpDouble):
     """::
 
     with RegistryDouble(user="shipper", password="secret") as registry:
@@ -51,51 +48,16 @@ class RegistryDouble:
         self._apart = one_number_each
         double = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:  # noqa: N802 - the server's name for it
                 double.asked.append(f"POST {self.path}")
                 code, document = double._answer(
-                    self.path, body, self.headers.get("Authorization") or ""
+                    self.path, self.body(), self.headers.get("Authorization") or ""
                 )
                 content = json.dumps(document).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+                self.answer(code, content, "application/vnd.schemaregistry.v1+json")
 
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-        self._scheme = "https" if tls else "http"
-        # the handshake in the thread of its connection: a client that breaks it off disturbs nobody
-        if tls:
-            self._server.socket = tls.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), name="registry", daemon=True
-        )
-
-    @property
-    def url(self) -> str:
-        return f"{self._scheme}://{LOOPBACK}:{self._server.server_address[1]}"
-
-    def __enter__(self) -> RegistryDouble:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler, tls)
 
     def _answer(self, path: str, body: bytes, authorization: str) -> tuple[int, dict[str, Any]]:
         if self.broken:
