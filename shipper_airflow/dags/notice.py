@@ -50,6 +50,7 @@ from shipper_airflow.window import window_of_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from shipper.report.late import Told
     from shipper.report.results import Gap, RunReport
     from shipper.report.run_view import RunStep
     from shipper.runner import Job
@@ -173,13 +174,12 @@ class RunEnded:
 
 def _news(ended: RunEnded, report: RunReport | None) -> RunReport | None:
     """Return the report without the gaps that a notice of an earlier run has told."""
-    from shipper.report.late import Told, windows_of
+    from shipper.report.late import windows_of
 
     if report is None or not report.gaps:
         return report
     try:
-        runs_uri = resolve_uri(ended.config_dir, ended.pipeline.runs_uri)
-        known = Told(runs_uri, ended.pipeline.key).of("gap")
+        known = _told(ended.pipeline, ended.config_dir).of("gap")
     except Exception:
         log.exception("which gaps were told before is unknown")
         return report
@@ -188,11 +188,10 @@ def _news(ended: RunEnded, report: RunReport | None) -> RunReport | None:
 
 
 def _note_gaps(ended: RunEnded, gaps: Sequence[Gap]) -> None:
-    from shipper.report.late import Told, windows_of
+    from shipper.report.late import windows_of
 
     try:
-        runs_uri = resolve_uri(ended.config_dir, ended.pipeline.runs_uri)
-        Told(runs_uri, ended.pipeline.key).add("gap", windows_of(gaps), _now())
+        _told(ended.pipeline, ended.config_dir).add("gap", windows_of(gaps), _now())
     except Exception:
         log.exception("these gaps cannot be noted as told, and may be told again")
 
@@ -214,7 +213,6 @@ class StepInTrouble:
         self.resolved_by, self.key = resolved_by, key
 
     def __call__(self, context: Context) -> None:
-        from shipper.report.late import Told
         from shipper.report.message import one_sentence
 
         ti = context["ti"]
@@ -235,7 +233,7 @@ class StepInTrouble:
             at=moment(_now()),
             log=_log_url(context, ti.task_id, "failure"),
         )
-        told = Told(resolve_uri(self.config_dir, self.pipeline.runs_uri), self.pipeline.key)
+        told = _told(self.pipeline, self.config_dir)
         try:
             if window and window in told.of("trouble"):
                 return
@@ -378,12 +376,10 @@ def tell_once(
     """Send the notice that a window failed or is late, unless that was told before: a failure with
     the same cause. Of a late window, notifiers that have sent its failure are left out. If this
     cannot be known, the notice is sent to all."""
-    from shipper.report.late import Told
-
     if window is None:
         send(pipeline, notice, context)
         return
-    told = Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key)
+    told = _told(pipeline, config_dir)
     known = failed = False
     why = ""
     try:
@@ -404,6 +400,12 @@ def tell_once(
             log.exception("the notice cannot be noted as sent, and may be sent again")
 
 
+def _told(pipeline: Pipeline, config_dir: Path) -> Told:
+    from shipper.report.late import Told
+
+    return Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key)
+
+
 def _now() -> dt.datetime:
     return runtime.now()
 
@@ -420,11 +422,11 @@ def _look_back(
     """Look back once a run has ended: tell which windows of the schedule are late, the run's own
     and those before it."""
     from shipper.report.gaps import read_last_run
-    from shipper.report.late import Told, delivered_late, overdue, window_before, windows_of
+    from shipper.report.late import delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, _now()
     runs_uri = resolve_uri(ended.config_dir, pipeline.runs_uri)
-    told = Told(runs_uri, pipeline.key)
+    told = _told(pipeline, ended.config_dir)
     if report is None or own is None:
         return
     known, failures = told.of("late"), told.of("failure")
