@@ -11,6 +11,7 @@ What was parked until the end is read and not sent: a run with such records has 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,20 +83,12 @@ class ClusterView:
     @property
     def filtered(self) -> dict[str, int]:
         """Rule → lines that it took out."""
-        return (
-            {rule: count for rule, count in self.ship.filtered.items() if count}
-            if self.ship
-            else {}
-        )
+        return _positive(self.ship.filtered) if self.ship else {}
 
     @property
     def quarantined(self) -> dict[str, int]:
         """Reason → records that this run sent to the quarantine topic."""
-        return (
-            {reason: count for reason, count in self.ship.quarantined.items() if count}
-            if self.ship
-            else {}
-        )
+        return _positive(self.ship.quarantined) if self.ship else {}
 
     @property
     def parked(self) -> int:
@@ -171,6 +164,10 @@ class ClusterView:
         if self.plan is not None and (self.plan.problem or self.plan.left_files):
             return self.ship is None or self.ship.status != "succeeded"
         return self.ship is None and self.plan is None
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def cluster_views(report: RunReport) -> list[ClusterView]:

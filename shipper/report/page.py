@@ -18,7 +18,7 @@ from shipper.report.cluster_view import ClusterView
 from shipper.report.flow import flow
 from shipper.report.markup import duration, plural, utc, window
 from shipper.report.results import RunReport
-from shipper.report.run_view import RunStep, RunView, checks, run_view, section, steps
+from shipper.report.run_view import RunStep, RunView, checks, run_view, section
 from shipper.report.tables import (
     figure_table,
     file_table,
@@ -84,9 +84,9 @@ def render(report: RunReport) -> str:
         files=file_table(report, run.clusters),
         left_out=left_out_table(report),
         gaps=gap_table(report),
-        times=times(report),
-        requests=requests(report),
-        steps=list(_steps(report)),
+        times=times(run.steps),
+        requests=requests(run.steps),
+        steps=list(_steps(run)),
     )
     return page
 
@@ -97,10 +97,10 @@ def _has_sum(account: ClusterView) -> bool:
     )
 
 
-def _steps(report: RunReport) -> Iterator[tuple[RunStep, str, str]]:
+def _steps(run: RunView) -> Iterator[tuple[RunStep, str, str]]:
     """Yield each step with its status in words and the status's tone."""
     failed = False
-    for step in steps(report):
+    for step in run.steps:
         if step.result is None:
             # A step after a failure was never begun; a step without any explanation was killed, or
             # its result is lost.

@@ -126,10 +126,12 @@ class RunView:
     command: str | None = None
     failed: RunStep | None = None
     """The step that failed first, or left no result."""
+    steps: tuple[RunStep, ...] = ()
+    """All steps in the order of a run, with those that left no result."""
 
     @property
     def event(self) -> Event:
-        """What notices call it."""
+        """The word that notices have for it."""
         if self.cause:
             return "failure"
         return "warning" if self.doubts or self.warnings else "success"
@@ -165,7 +167,8 @@ def run_view(report: RunReport) -> RunView:
         )  # fmt: skip
     else:
         found = _ended_well(report, clusters, warnings, notes)
-    return replace(found, clusters=tuple(_judged(report, found, one) for one in clusters))
+    judged = tuple(_judged(report, found, one) for one in clusters)
+    return replace(found, clusters=judged, steps=tuple(every))
 
 
 def cause_of(expected: Sequence[RunStep]) -> str | None:

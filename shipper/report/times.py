@@ -4,14 +4,14 @@ itself by it."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from shipper.config.units import format_duration
 from shipper.report.markup import utc
 from shipper.report.phases import STARTING_PYTHON
-from shipper.report.results import RunReport
 from shipper.report.run_folder import StepResult
-from shipper.report.run_view import steps
+from shipper.report.run_view import RunStep
 
 #: Shortest time that is worth a word.
 _SHORTEST_SHARE, _SHORTEST_SECONDS = 0.02, 0.2
@@ -30,21 +30,19 @@ _KINDS = {
 }
 
 
-def times(report: RunReport) -> list[dict[str, Any]]:
+def times(steps: Sequence[RunStep]) -> list[dict[str, Any]]:
     """Return a bar for each step that reported its phases."""
     timed = [
-        (step.title, _parts(step.result))
-        for step in steps(report)
-        if step.result and step.result.phases
+        (step.title, _parts(step.result)) for step in steps if step.result and step.result.phases
     ]
     longest = max((sum(parts.values()) for _, parts in timed), default=0.0)
     return [_bar(title, parts, longest) for title, parts in timed]
 
 
-def requests(report: RunReport) -> str:
+def requests(steps: Sequence[RunStep]) -> str:
     """Return the requests of all steps together, since a cloud store bills them."""
     found = sum(
-        (Counter(step.result.source_requests) for step in steps(report) if step.result),
+        (Counter(step.result.source_requests) for step in steps if step.result),
         Counter[str](),
     )
     counts = [f"{count:,} {kind}" for kind, count in found.items()]
