@@ -71,7 +71,7 @@ class SourceFile(NamedTuple):
     etag: str = ""
     head: str = ""
     beginnings: Sequence[Beginning] = ()
-    """Those that an original's length asks for."""
+    """Sums of the lengths that originals have."""
 
     @classmethod
     def of(cls, file: PlannedFile) -> SourceFile:

@@ -233,7 +233,7 @@ class ExaminedCluster(Examined):
             )
         now = runtime.now()
         found = list(contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now))
-        for each in sorted(found, key=lambda each: each.severity)[:1]:
+        for each in sorted(found, key=lambda each: each.severity != "fail")[:1]:
             return replace(each, text=f"{says}; {each.text}")
         if facts.limit.max_bytes < longest:
             return warn(

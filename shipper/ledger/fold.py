@@ -67,7 +67,7 @@ class SplitState:
     """Ledger's state of one split."""
 
     chunks: dict[ChunkOfSplit, ChunkValue] = field(default_factory=dict)
-    """In the order of the log."""
+    """Chunks in the order of the log."""
     end: int | None = None
     """Number of lines in the split, once known."""
     read: int | None = None

@@ -109,8 +109,8 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Sizing:
-    """All that decides the sizes of each of ``tasks`` tasks. Picklable: the tasks size their lanes
-    again when they know the delay better."""
+    """All that decides the sizes of each of ``tasks`` tasks. The ship sizes again when it knows the
+    delay of acknowledgements."""
 
     link: LinkProfile
     tasks: int
