@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shipper import runtime
+from shipper.driver import kerberos
 from shipper.errors import JavaDied
 from shipper.java import find_java
 from shipper.stopping import Stopped
@@ -128,10 +129,13 @@ def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
 
 
 def _died(words: _Words, how: str) -> JavaDied:
+    why = words.reason() or how
+    is_login = kerberos.is_refused(why)
+    remedy = kerberos.remedy() if is_login else "Correct what it says, then run again"
     return JavaDied(
-        f"Spark's Java process died before it was of use: {words.reason() or how}. Nothing was "
-        "sent. Correct what it says, then run again. `-v` (SHIPPER_LOG=info) shows all that it "
-        "wrote."
+        f"Spark's Java process died before it was of use: {why}. Nothing was sent. {remedy}. `-v` "
+        "(SHIPPER_LOG=info) shows all that it wrote.",
+        code=kerberos.CODE if is_login else None,
     )
 
 

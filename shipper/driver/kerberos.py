@@ -16,7 +16,7 @@ REMEDY_OF_STANDALONE = "Use `runner.kind: local`"
 #: Words of Hadoop's clients and of Java's Kerberos.
 _FAILURES = re.compile(
     r"Client cannot authenticate via|SIMPLE authentication is not enabled|KerberosAuthException"
-    r"|GSSException|GSS initiate failed"
+    r"|GSSException|GSS initiate failed|Keytab file: .* does not exist|Kerberos realm"
 )
 _KLIST_SECONDS = 5.0
 
@@ -30,9 +30,9 @@ def remedy() -> str:
     """Return who is logged in, until when, and what to do."""
     return (
         f"{logged_in()}. Run `kinit` as the user that runs shipper, or give "
-        "`spark.kerberos.principal` and `spark.kerberos.keytab` in `runner.conf`; "
+        "`spark.kerberos.principal` and a `spark.kerberos.keytab` that holds it in `runner.conf`; "
         "HADOOP_CONF_DIR must name the folder whose core-site.xml has "
-        "`hadoop.security.authentication: kerberos`"
+        "`hadoop.security.authentication: kerberos`. Java finds the KDC by /etc/krb5.conf"
     )
 
 

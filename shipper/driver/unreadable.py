@@ -37,8 +37,8 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
 def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
     if kerberos.is_refused(why):
         return SourceUnreachable(
-            f"pipeline {pipeline}: HDFS refuses the Kerberos login ({why}), so {paths[0]} cannot "
-            f"be listed. Nothing was sent. {kerberos.remedy()}.",
+            f"pipeline {pipeline}: {paths[0]} cannot be listed: {why}. Nothing was sent. "
+            f"{kerberos.remedy()}.",
             code=kerberos.CODE,
         )
     return SourceUnreachable(

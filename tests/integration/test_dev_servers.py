@@ -160,6 +160,22 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
 
 
 @pytest.mark.long
+def test_an_hdfs_with_kerberos_is_another_one_and_is_taken_down_with_the_others(home: Path) -> None:
+    up = dev(home, "up", "hdfs", "--kerberos", "--port", "0")
+    assert up.returncode == 0, up.stderr
+    folder = home / "hdfs-kerberos"
+    assert f"-Djava.security.krb5.conf={folder}/krb5.conf" in up.stdout
+    known = state.load(home, "hdfs")
+    assert known is not None
+    assert known.addresses["keytab"] == str(folder / "all.keytab")
+    assert "with --kerberos" in dev(home, "up", "hdfs", "--port", "0").stderr
+    assert dev(home, "up", "kafka", "--kerberos").returncode == 2
+    assert dev(home, "down", "--purge").returncode == 0
+    assert not any(process.alive() for process in known.processes)
+    assert not folder.exists()
+
+
+@pytest.mark.long
 def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(
     home: Path, tmp_path: Path
 ) -> None:

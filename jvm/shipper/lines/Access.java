@@ -38,6 +38,9 @@ public final class Access {
             "HttpChannelEOFException", "RetriableException", "StandbyException", "SafeModeException");
     private static final Pattern ADDRESS = Pattern.compile(" to \"?([\\w.\\[\\]-]+:\\d+)");
     private static final Pattern RIGHT = Pattern.compile("user=([^,]+), access=([^,]+), inode=\"([^\"]+)\"");
+    /** Words of Hadoop's clients and of Java's Kerberos. */
+    private static final Pattern KERBEROS = Pattern.compile(
+            "(Client cannot authenticate via|SIMPLE authentication is not enabled|GSS initiate failed|failure to login)[^\\r\\n]*");
     private static final Pattern CLASS = Pattern.compile("^(?:[a-z]\\w*\\.)+[A-Z][\\w$]*: |\\s*\\(SDK Attempt Count: \\d+\\)");
 
     private Access() {}
@@ -99,9 +102,9 @@ public final class Access {
         return error instanceof FileNotFoundException || error instanceof NoSuchFileException;
     }
 
-    /** Whether S3 does not accept who asks, whatever is asked for. */
+    /** Whether S3 or Kerberos does not accept who asks, whatever is asked for. */
     static boolean isLogin(Throwable error) {
-        return LOGINS.containsKey(code(error));
+        return LOGINS.containsKey(code(error)) || first(KERBEROS, error) != null;
     }
 
     /** Whether the file system, not a file or a block of it, refuses connections or does not answer. */
@@ -189,6 +192,10 @@ public final class Access {
         }
         if (code.equals(ARCHIVED)) {
             return "it is archived (InvalidObjectState): restore it, or leave it out by `source.include`";
+        }
+        Matcher kerberos = first(KERBEROS, error);
+        if (kerberos != null) {
+            return "HDFS refuses the Kerberos login: " + kerberos.group();
         }
         if (isBehind(error, Access::isDenied) && !code.isEmpty() && !code.equals(DENIED)) {
             return "S3 refuses it (" + code + "): see what its documentation says of this code";

@@ -15,6 +15,7 @@ from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
+from shipper_tools.dev.kerberos import USER
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.servers import ServerName
@@ -68,6 +69,10 @@ def up(
             help="Kafka with TLS, a user and ACLs (SASL_SSL), and a cluster file to use it.",
         ),
     ] = False,
+    kerberos: Annotated[
+        bool,
+        typer.Option("--kerberos", help="HDFS with a KDC, which takes no word without a login."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers on loopback and leave them running.
@@ -85,10 +90,17 @@ def up(
         )
     if secure and ServerName.KAFKA not in chosen:
         raise typer.BadParameter("--secure is for kafka.")
+    if kerberos and ServerName.HDFS not in chosen:
+        raise typer.BadParameter("--kerberos is for hdfs.")
     home = dev_home()
     started = [
         servers.bring_up(
-            name, home, port, _say, secure=secure and name == ServerName.KAFKA, config=config
+            name,
+            home,
+            port,
+            _say,
+            secure=(secure and name == ServerName.KAFKA) or (kerberos and name == ServerName.HDFS),
+            config=config,
         )
         for name in chosen
     ]
@@ -102,6 +114,13 @@ def up(
             _print(
                 f"To use it: cp {folder}/secure.yaml config/clusters/, and `clusters: [secure]` in "
                 "a pipeline"
+            )
+        if "keytab" in server.addresses:
+            _print(
+                f"To use it: export HADOOP_CONF_DIR={server.directory}/conf "
+                f"JAVA_TOOL_OPTIONS=-Djava.security.krb5.conf={server.directory}/krb5.conf, and in "
+                f"a pipeline `runner: {{conf: {{spark.kerberos.principal: {USER}, "
+                f"spark.kerberos.keytab: {server.addresses['keytab']}}}}}`"
             )
         if server.name == ServerName.YARN:
             _print(
@@ -127,7 +146,10 @@ def down(
 ) -> None:
     """Stop servers. Their data stay, unless --purge is given."""
     home = dev_home()
-    there = [name for name in ServerName if name in servers.DEFAULT or (home / name).exists()]
+    known = [server.name for server in servers.remembered(home)]
+    there = [
+        name for name in ServerName if name in (*servers.DEFAULT, *known) or (home / name).exists()
+    ]
     for name in dict.fromkeys(names or there):
         servers.take_down(name, home, _say)
         if purge:

@@ -107,6 +107,12 @@ class HdfsServer(Server):
 
     def _write_settings(self) -> None:
         self._folders("conf", "data")
+        core, hdfs = self._settings()
+        write_settings(self.conf_dir / "core-site.xml", core)
+        write_settings(self.conf_dir / "hdfs-site.xml", hdfs)
+
+    def _settings(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return core-site.xml's and hdfs-site.xml's."""
         self._web_port, self._data_web_port = free_port(), free_port()
         data = self.directory / "data"
         core = {"fs.defaultFS": self.uri, "hadoop.tmp.dir": str(data / "tmp")}
@@ -118,5 +124,4 @@ class HdfsServer(Server):
             "dfs.datanode.address": f"{LOOPBACK}:{free_port()}",
             "dfs.datanode.ipc.address": f"{LOOPBACK}:{free_port()}",
         }
-        write_settings(self.conf_dir / "core-site.xml", core)
-        write_settings(self.conf_dir / "hdfs-site.xml", _SETTINGS | places)
+        return core, _SETTINGS | places

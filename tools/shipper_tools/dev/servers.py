@@ -17,6 +17,7 @@ from shipper_tools.dev.airflow_server import AirflowServer
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kerberos import KerberizedHdfs
 from shipper_tools.dev.s3 import S3Server
 from shipper_tools.dev.server import STOP_WITHIN_SECONDS, Server
 from shipper_tools.dev.spark import SparkServer
@@ -59,6 +60,11 @@ def _secure_folder(home: Path) -> Path:
     return home / "kafka-secure"
 
 
+def _kerberos_folder(home: Path) -> Path:
+    """Where the HDFS with Kerberos lives."""
+    return home / "hdfs-kerberos"
+
+
 def bring_up(
     name: ServerName,
     home: Path,
@@ -69,8 +75,8 @@ def bring_up(
     config: Path = Path("config"),
 ) -> ServerState:
     """Start a server unless it runs, and remember it under ``home``. ``port``: None for its usual
-    one, 0 for any. ``secure``: of Kafka, the one with TLS, a user and ACLs. ``config``: whose
-    pipelines Airflow runs.
+    one, 0 for any. ``secure``: of Kafka, the one with TLS, a user and ACLs; of HDFS, the one with
+    Kerberos. ``config``: whose pipelines Airflow runs.
 
     Raises:
         PortTaken: somebody else listens there. Nothing was started. DevServerError: it runs on
@@ -88,7 +94,7 @@ def bring_up(
         if known is not None:
             known.stop(STOP_WITHIN_SECONDS)  # one has died; the others would be in the way
         say(f"starting {name} …")
-        usual = _SECURE_PORT if secure else _PORTS[name]
+        usual = _SECURE_PORT if secure and name == ServerName.KAFKA else _PORTS[name]
         server = _server(name, home, (usual if port is None else port) or None, say, secure, config)
         try:
             server.launch()
@@ -97,7 +103,8 @@ def bring_up(
             raise PortTaken(
                 f"{without_code(taken.message)} Stop what listens there (`ss -ltnp` shows it; "
                 f"perhaps `shipper dev up` in another folder), or choose another port with "
-                f"`shipper dev up {name}{' --secure' * secure} --port PORT` (0: any free one){too}."
+                f"`shipper dev up {name}{_option(name) * secure} --port PORT` (0: any free one)"
+                f"{too}."
             ) from taken
         started = ServerState(
             name, server.addresses, server.directory, server.processes, ready=False
@@ -118,6 +125,8 @@ def bring_up(
 def _server(
     name: ServerName, home: Path, port: int | None, say: Say, secure: bool, config: Path
 ) -> Server:
+    if secure and name == ServerName.HDFS:
+        return KerberizedHdfs(_kerberos_folder(home), port, say=say)
     if secure:
         from shipper_tools.dev.secure import SecureKafka  # ACLs and certificates: slow to import
 
@@ -142,11 +151,15 @@ def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -
     addresses = known.addresses
     if port and not any(address.endswith(f":{port}") for address in addresses.values()):
         return f"at {', '.join(addresses.values())}, not on port {port}"
-    if secure != ("secure" in addresses):
-        return "without --secure" if secure else "with --secure"
+    if secure != bool({"secure", "keytab"} & addresses.keys()):
+        return f"{'without' if secure else 'with'}{_option(known.name)}"
     if addresses.get("config", str(config.absolute())) != str(config.absolute()):
         return f"with the configuration {addresses['config']}"
     return ""
+
+
+def _option(name: str) -> str:
+    return " --kerberos" if name == ServerName.HDFS else " --secure"
 
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
@@ -171,6 +184,8 @@ def purge(name: ServerName, home: Path) -> None:
     shutil.rmtree(home / name, ignore_errors=True)
     if name == ServerName.KAFKA:
         shutil.rmtree(_secure_folder(home), ignore_errors=True)
+    if name == ServerName.HDFS:
+        shutil.rmtree(_kerberos_folder(home), ignore_errors=True)
 
 
 def remembered(home: Path) -> list[ServerState]:

@@ -1,0 +1,192 @@
+"""A kerberized HDFS: who may read with which login, and what is said to those who may not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shipper_tools.dev.jars import resolve_jars
+from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.kerberos import JARS, SERVER, USER, KerberizedHdfs
+
+from shipper.java import find_java
+
+from .hdfs_world import IMPATIENT
+from .world import WINDOW, World, lines_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
+
+#: The longest life of a ticket, and of a delegation token.
+TICKET_SECONDS = 60
+LINES = [b"".join(b"%d of %d\n" % (line, file) for line in range(20_000)) for file in range(4)]
+#: More than tasks read ahead, and hardly to be compressed.
+LONG = [b"".join(base64.b64encode(os.urandom(96)) + b"\n" for _ in range(24_000)) for _ in range(8)]
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
+    folder, own = tmp_path_factory.mktemp("kerberos"), tmp_path_factory.mktemp("own")
+    with KerberizedHdfs(folder, ticket_seconds=TICKET_SECONDS, die_with_parent=True) as hdfs:
+        for name, contents in {"logs": LINES, "long": LONG}.items():
+            (own / name).mkdir()
+            for number, content in enumerate(contents):
+                (own / name / f"{number}.log").write_bytes(content)
+        cache = ticket(hdfs, SERVER, own / "server.cache")
+        shell(hdfs, cache, "-put", str(own / "logs"), str(own / "long"), "/")
+        yield hdfs
+
+
+def ticket(hdfs: KerberizedHdfs, principal: str, cache: Path) -> Path:
+    """Log in by the keytab, into a ticket cache."""
+    program = Path(__file__).with_name("Ticket.java")
+    words = [str(hdfs.directory), principal, str(hdfs.keytab), str(cache)]
+    jars = f"{resolve_jars(JARS, print)}/*"
+    done = subprocess.run(
+        [str(find_java().path), hdfs.java_options, "-cp", jars, str(program), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return cache
+
+
+def environment(hdfs: KerberizedHdfs, cache: Path | None) -> dict[str, str]:
+    return {
+        **os.environ,
+        "HADOOP_CONF_DIR": str(hdfs.conf_dir),
+        "JAVA_TOOL_OPTIONS": hdfs.java_options,
+        "KRB5CCNAME": f"FILE:{cache or '/nowhere/cache'}",
+    }
+
+
+def shell(hdfs: KerberizedHdfs, cache: Path, *words: str) -> None:
+    """Hadoop's own client, as a writer uses it."""
+    command = [*hdfs._command("org.apache.hadoop.fs.FsShell"), *words]
+    done = subprocess.run(
+        command, env=environment(hdfs, cache), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class KerberosWorld(World):
+    """Its pipeline reads from the kerberized HDFS."""
+
+    hdfs: KerberizedHdfs
+
+    def write(
+        self, *, keytab: bool = False, principal: str = USER, of: str = "logs", **changes: object
+    ) -> None:
+        login = {
+            "spark.kerberos.principal": principal,
+            "spark.kerberos.keytab": str(self.hdfs.keytab),
+        }
+        conf = {**IMPATIENT, **(login if keytab else {})}
+        spec = {
+            "source": {"path": f"{self.hdfs.uri}/{of}", "settle": "0s", "wait": "5s"},
+            "runner": {"driver_memory": "1g", "conf": conf},
+            "gates": {"delivery": [{"check": "read_back", "mode": "full"}]},
+        }
+        self.write_pipeline(**{**spec, **changes})
+
+    def command_with(
+        self, cache: Path | None, *words: str, without: str = "", conf: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        env = environment(self.hdfs, cache) | ({"HADOOP_CONF_DIR": str(conf)} if conf else {})
+        env.pop(without, None)
+        return subprocess.run(
+            self.command(*words), env=env, capture_output=True, text=True, check=False
+        )
+
+    def plan_with(self, cache: Path | None, **options: str) -> dict[str, object]:
+        done = self.command_with(cache, "plan", self.name, "--window", WINDOW, "--json", **options)
+        assert "Traceback" not in done.stderr
+        print(done.stderr[-3000:])
+        return dict(json.loads(done.stdout))
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka: KafkaServer, hdfs: KerberizedHdfs) -> KerberosWorld:
+    found = KerberosWorld(tmp_path / "world", kafka.bootstrap)
+    found.hdfs = hdfs
+    found.write()
+    return found
+
+
+def test_a_ticket_cache_is_enough_for_a_run(world: KerberosWorld, tmp_path: Path) -> None:
+    cache = ticket(world.hdfs, USER, tmp_path / "cache")
+    done = world.command_with(cache, "run", world.name, "--window", WINDOW)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert world.read() == lines_of(*LINES)
+
+
+def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld) -> None:
+    """Neither the first ticket nor a first delegation token opens the last files."""
+    world.write(keytab=True, of="long", delivery={"rate_limit": "140kB/s", "lease": "2s"})
+    began = time.monotonic()
+    done = world.command_with(None, "run", world.name, "--window", WINDOW)
+    assert done.returncode == 0, done.stderr[-4000:]
+    print(done.stderr[-4000:], time.monotonic() - began)
+    assert time.monotonic() - began > 2 * TICKET_SECONDS
+    assert world.read() == lines_of(*LONG)
+
+
+def test_who_is_not_logged_in_is_told_what_helps(world: KerberosWorld, tmp_path: Path) -> None:
+    missing = str(world.plan_with(None)["error"])
+    assert "SHIP-313" in missing
+    assert "kinit" in missing
+    cache = ticket(world.hdfs, USER, tmp_path / "cache")
+    time.sleep(TICKET_SECONDS + 5)
+    assert "SHIP-313" in str(world.plan_with(cache)["error"]), "the ticket is over"
+    simple = str(world.plan_with(cache, without="HADOOP_CONF_DIR")["error"])
+    assert "SHIP-313" in simple
+    assert "HADOOP_CONF_DIR" in simple
+
+
+def test_a_keytab_without_the_principal_is_told_in_one_sentence(world: KerberosWorld) -> None:
+    world.write(keytab=True, principal="nobody@SHIPPER.TEST")
+    error = str(world.plan_with(None)["error"])
+    assert "SHIP-313" in error
+    assert "nobody@SHIPPER.TEST" in error
+
+
+def test_a_missing_keytab_and_a_missing_krb5_conf_are_told(
+    world: KerberosWorld, tmp_path: Path
+) -> None:
+    world.write_pipeline(
+        source={"path": f"{world.hdfs.uri}/logs", "settle": "0s"},
+        runner={
+            "driver_memory": "1g",
+            "conf": {
+                "spark.kerberos.principal": USER,
+                "spark.kerberos.keytab": str(tmp_path / "no.keytab"),
+            },
+        },
+    )
+    absent = str(world.plan_with(None)["error"])
+    assert "SHIP-313" in absent
+    assert "no.keytab" in absent
+    world.write(keytab=True)
+    assert "SHIP-313" in str(world.plan_with(None, without="JAVA_TOOL_OPTIONS")["error"])
+
+
+def test_bytes_that_hdfs_does_not_give_are_no_empty_window(
+    world: KerberosWorld, tmp_path: Path
+) -> None:
+    """Without `dfs.data.transfer.protection` files can be listed, and not read."""
+    conf = tmp_path / "conf"
+    shutil.copytree(world.hdfs.conf_dir, conf)
+    for site in (conf / "core-site.xml", conf / "hdfs-site.xml"):
+        site.write_text(site.read_text().replace("dfs.data.transfer.protection", "unused.setting"))
+    cache = ticket(world.hdfs, USER, tmp_path / "cache")
+    done = world.command_with(cache, "run", world.name, "--window", WINDOW, conf=conf)
+    assert done.returncode == 1, done.stderr[-4000:]
+    print(done.stderr[-3000:])
+    assert "nothing is left to ship" not in done.stderr
