@@ -8,7 +8,7 @@ Java about files, and no more (docs/adr/0014).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -238,14 +238,16 @@ class SparkEngine(Engine):
         result: GateResult,
         *,
         by_spark: bool,
-    ) -> None:
-        from spark_jobs.gates.source import judge_source
+        config_dir: Path,
+    ) -> Mapping[str, str]:
+        from spark_jobs.gates.source import judge_all
         from spark_jobs.gates.view import SourceView
 
         spark = self._spark if by_spark else None
         view = SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases)
-        result.checks = judge_source(checks, view)
+        result.checks, documents = judge_all(checks, view, config_dir)
         result.scans, result.scope = view.scans, view.scope
+        return documents
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         from spark_jobs.reader import LineLimits, reading

@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
 
 from shipper.config.checks import (
     CountCheck,
@@ -350,6 +358,26 @@ class UniqueCheck(RateCheck):
     )
 
 
+class ExpectationsCheck(ContentCheck):
+    """A suite of Great Expectations 1.x of one's own, over the records themselves as a pandas
+    frame: `value`, `key`, and the columns of `records.columns`. It holds if every expectation
+    does."""
+
+    check: Literal["expectations"]
+    suite: str = Field(min_length=1, pattern=r"^(\w[\w.-]*/)*\w[\w.-]*\.json$")
+    """The suite's JSON file, below the configuration's folder: `expectations/web.json`."""
+    max_rows: StrictInt = Field(default=1_000_000, ge=1)
+    """Most rows that are looked at, the first ones: all of them lie in the driver's memory, some
+    hundred bytes and the line for each."""
+    values: StrictBool = False
+    """True if Great Expectations' document may hold values of records, as examples. By default it
+    has figures alone."""
+
+    @property
+    def title(self) -> str:
+        return f"expectations({self.suite})"
+
+
 SourceCheck = Annotated[
     ListingCheck
     | RowsCheck
@@ -362,7 +390,8 @@ SourceCheck = Annotated[
     | RouteRateCheck
     | SchemaCheck
     | ConditionCheck
-    | UniqueCheck,
+    | UniqueCheck
+    | ExpectationsCheck,
     Field(discriminator="check"),
 ]
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from shipper.config.cluster import SECRET_ENDS, Cluster
+from shipper.config.content_checks import ExpectationsCheck
 from shipper.config.environment import (
     EVERYTHING,
     NOTHING,
@@ -30,6 +31,7 @@ from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.redact import unnamed_keys
 from shipper.config.rules import Fault, Model, check_topic, suggestion
 from shipper.config.s3 import SECRETS
+from shipper.config.suites import read_suite, unknown_columns
 from shipper.config.yaml_file import (
     BEGINNING,
     ConfigFault,
@@ -39,6 +41,7 @@ from shipper.config.yaml_file import (
     in_order,
     read_yaml,
 )
+from shipper.error_codes import without_code
 from shipper.errors import ConfigError
 
 M = TypeVar("M", bound=Model)
@@ -273,6 +276,24 @@ def _cross_faults(
             )
             yield file.yaml.fault(("records", "avro"), why)
     yield from _former_faults(file.yaml, file.model.name, pipelines)
+    yield from _suite_faults(file.yaml, file.model, pipelines.config_dir)
+
+
+def _suite_faults(file: YamlFile, pipeline: Pipeline, config_dir: Path) -> Iterator[ConfigFault]:
+    """Yield faults of Great Expectations suites that checks name."""
+    columns = ["value", *(["key"] if pipeline.records.key is not None else [])]
+    columns += pipeline.records.named_columns
+    for place, check in enumerate(pipeline.gates.source):
+        if not isinstance(check, ExpectationsCheck):
+            continue
+        field = ("gates", "source", place, "suite")
+        try:
+            suite = read_suite(config_dir, check.suite)
+        except ConfigError as error:
+            yield file.fault(field, without_code(error.message))
+        else:
+            for why in unknown_columns(suite, columns):
+                yield file.fault(field, f"{check.suite}: {why}")
 
 
 def _ledger_faults(
@@ -362,6 +383,10 @@ class Folder(Generic[M]):
     def path(self, stem: str) -> Path:
         """Return where the file of ``stem`` lies."""
         return self._folder / f"{stem}.yaml"
+
+    @property
+    def config_dir(self) -> Path:
+        return self._config_dir
 
     def show(self, stem: str) -> str:
         """Return the file's path for people."""

@@ -191,12 +191,14 @@ class Engine(Protocol):
         result: GateResult,
         *,
         by_spark: bool,
-    ) -> None:
+        config_dir: Path,
+    ) -> Mapping[str, str]:
         """Judge the listing, and lines of the files ``left``, by ``checks``. Fill the checks, scans
         and scope of ``result``. ``by_spark``: whether a check needs Spark; if so, Spark is started.
         ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
         noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes the
-        faults of files that cannot be read."""
+        faults of files that cannot be read. Returns documents for the run's folder, by name: what
+        Great Expectations says of suites below ``config_dir``."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Read files to their end, and note why some cannot be read."""

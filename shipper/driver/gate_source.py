@@ -69,9 +69,12 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
     by_spark = asks_spark(context.pipeline, checks)
     if by_spark:
         context.start_spark_for_sql()
-    context.engine.judge_source(
-        checks, planned, left, context.own_runs_uri, context.phases, result, by_spark=by_spark
-    )
+    documents = context.engine.judge_source(
+        checks, planned, left, context.own_runs_uri, context.phases, result,
+        by_spark=by_spark, config_dir=context.config_dir,
+    )  # fmt: skip
+    for name, text in documents.items():
+        context.folder.write_text(name, text)
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before the ship: nothing was sent", looked=looked)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shipper.config.content_checks import ContentCheck, SourceCheck
+from shipper.config.content_checks import ContentCheck, ExpectationsCheck, SourceCheck
 from shipper.driver.gate import listed
 from shipper.errors import SourceError, SparkUnavailable
 from shipper.report.results import CheckResult
@@ -13,6 +15,7 @@ from spark_jobs import reason
 from spark_jobs.gates.content import ROWS, WHERE, Measured, Scope, measured
 from spark_jobs.gates.figures import CheckFigures, Unjudged, judged
 from spark_jobs.gates.listing import look
+from spark_jobs.gates.suite import judge_suite
 
 if TYPE_CHECKING:
     from spark_jobs.gates.view import SourceView
@@ -20,9 +23,28 @@ if TYPE_CHECKING:
 _MOST_FILES = 3
 
 
+def judge_all(
+    checks: Sequence[SourceCheck], view: SourceView, config_dir: Path
+) -> tuple[list[CheckResult], dict[str, str]]:
+    """Judge the source: one result per check. Beside them the documents of people's own suites, by
+    the names of their files. Raises SparkUnavailable: see :func:`judge_source`."""
+    found: dict[int, CheckResult] = {}
+    documents: dict[str, str] = {}
+    for index, check in enumerate(checks):
+        if isinstance(check, ExpectationsCheck):
+            found[index], document = judge_suite(check, view, config_dir)
+            if document:
+                name = f"expectations.{Path(check.suite).stem}.{index}.json"
+                documents[name] = json.dumps(document, indent=1)
+    others = [check for index, check in enumerate(checks) if index not in found]
+    rest = iter(judge_source(others, view) if others else ())
+    return [found[i] if i in found else next(rest) for i in range(len(checks))], documents
+
+
 def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> list[CheckResult]:
-    """Judge the source: one result per check. A check that cannot be evaluated blocks. Raises
-    SparkUnavailable if Spark's Java process ended: then nothing is known of the lines.
+    """Judge the source by all checks but suites: one result per check. A check that cannot be
+    evaluated blocks. Raises SparkUnavailable if Spark's Java process ended: then nothing is known
+    of the lines.
 
     All checks of lines of one scope are one aggregate over its records, in one scan and one Spark
     job. If that fails, as it does when a column's expression fails on a record, each check is

@@ -31,6 +31,7 @@ from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.sample import sample_pieces
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 #: Of a line that is too long to be a record, a check sees the beginning.
@@ -97,6 +98,27 @@ class SourceView:
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
         with self._scanning() as spark, self._lines(spark, scope) as lines:
             return gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
+
+    def pandas(self, scope: Scope, most: int) -> pd.DataFrame:
+        """Return the first ``most`` records with their columns, in this process. Raises what Spark
+        raises."""
+        from pyspark.sql import functions as F
+
+        from spark_jobs.frame import gate_frame
+
+        with self._scanning() as spark, self._lines(spark, scope) as lines:
+            # Of any other column the reader would make blocks of records, not records.
+            records = self.pipeline.records
+            names = ["value", *(["key"] if records.key is not None else []), *records.named_columns]
+            frame = gate_frame(lines, self.pipeline).select(*map(sql_column, names)).limit(most)
+            return frame.select(
+                *(
+                    F.make_valid_utf8(sql_column(name)).alias(name)
+                    if kind == "string"
+                    else F.col(sql_column(name))
+                    for name, kind in frame.dtypes
+                )
+            ).toPandas()
 
     def where(
         self, scope: Scope, conditions: Mapping[str, str]

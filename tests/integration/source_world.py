@@ -20,7 +20,7 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import CheckResult
 from shipper.runner import READER_JAR
-from spark_jobs.gates.source import judge_source
+from spark_jobs.gates.source import judge_all
 from spark_jobs.gates.view import SourceView
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import look_at
@@ -123,6 +123,6 @@ class Logs:
     def evaluation(
         self, checks: Sequence[Any], plan: PlanResult | None = None
     ) -> tuple[list[CheckResult], SourceView]:
-        """``checks`` as in a pipeline's file."""
+        """``checks`` as in a pipeline's file. Suites lie below ``root``."""
         view = self.view(checks, plan)
-        return judge_source(view.pipeline.gates.source, view), view
+        return judge_all(view.pipeline.gates.source, view, self.root)[0], view

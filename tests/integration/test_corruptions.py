@@ -66,6 +66,14 @@ ACCESS_CHECKS = [
     {"check": "condition", "name": "utf8", "sql": "is_valid_utf8(value)"},
     {"check": "condition", "name": "no_carriage_return", "sql": r"NOT endswith(value, '\r')"},
     {"check": "unique", "min_rate": 0.99},
+    {"check": "expectations", "suite": "usual.json"},
+]
+#: The suite: nothing that the checks of one record at a time could say.
+USUAL = [
+    {
+        "type": "expect_column_mean_to_be_between",
+        "kwargs": {"column": "status", "min_value": 200, "max_value": 230},
+    }
 ]
 EVENTS = {"records": {"columns": {"kind": "get_json_object(value, '$.kind')"}}}
 EVENTS_CHECKS = [
@@ -87,6 +95,7 @@ OF_LINES = {
     "schema",
     "condition",
     "unique",
+    "expectations",
 }
 
 
@@ -128,6 +137,7 @@ class World:
             spark, folder / "access", hours=len(HOURS), **ACCESS, source=ALL_OR_NOTHING
         )
         self.events = Logs(spark, folder / "events", hours=len(HOURS), **EVENTS)
+        (self.access.root / "usual.json").write_text(json.dumps({"expectations": USUAL}))
         for hour in HOURS:
             self.write(hour, access(hour), "web.log.gz" if hour == 7 else "web.log")
         self.write_events([event(i) for i in range(300)])
@@ -385,6 +395,12 @@ CORRUPTIONS = [
         "a number out of its range",
         "condition(known_status)",
         lambda w: w.write(8, w.read(8).replace(b" 200 ", b" 999 ")),
+    ),
+    Corruption(
+        "the usual answers change, and each is a known one",
+        "expectations(usual.json)",
+        lambda w: w.everywhere(b" 200 ", b" 304 "),
+        "1 of 1 expectation does not hold: expect_column_mean_to_be_between(status); over 1,440",
     ),
     Corruption(
         "another delimiter", "schema(value)", lambda w: w.write(8, w.read(8).replace(b" ", b";"))

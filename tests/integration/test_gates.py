@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -234,6 +235,41 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
 
 
 ALL_OR_NOTHING = {"path": "logs", "on_unreadable": "fail"}
+
+
+def test_a_suite_of_ones_own_judges_records_and_keeps_no_value(logs: Logs, tmp_path: Path) -> None:
+    from spark_jobs.gates.source import judge_all
+
+    def judge(*expectations: tuple[str, dict[str, Any]], **fields: Any) -> tuple[CheckResult, str]:
+        suite = [{"type": f"expect_{kind}", "kwargs": kwargs} for kind, kwargs in expectations]
+        (tmp_path / "web.json").write_text(json.dumps({"name": "web", "expectations": suite}))
+        check = {"check": "expectations", "suite": "web.json", "on": "full", **fields}
+        view = logs.view([check])
+        results, documents = judge_all(view.pipeline.gates.source, view, tmp_path)
+        return results[0], "".join(documents.values())
+
+    known = ("column_values_to_be_in_set", {"column": "host", "value_set": ["web1"]})
+    biggest = ("column_max_to_be_between", {"column": "size", "max_value": 200})
+    rows = ("table_row_count_to_be_between", {"min_value": 100, "max_value": 100})
+    closed_by, document = judge(known, rows, biggest)
+    assert not closed_by.passed
+    assert closed_by.observed.startswith("2 of 3 expectations do not hold: ")
+    assert "expect_column_values_to_be_in_set(host): 2 of 100 rows (2 %)" in closed_by.observed
+    assert closed_by.observed.endswith("; over 100 rows in all files")
+    of_gx = json.loads(document)
+    assert of_gx["statistics"]["unsuccessful_expectations"] == 2
+    assert "web2" not in document, "no value"
+    assert {"observed_value", "partial_unexpected_list"}.isdisjoint(of_gx["results"][0]["result"])
+    assert "web2" in judge(known, values=True)[1]
+    passed, _ = judge(("column_values_to_be_in_set", {**known[1], "mostly": 0.9}), rows)
+    assert passed.passed
+    limited, _ = judge(rows, max_rows=50, severity="warn")
+    assert (limited.passed, limited.severity) == (False, "warn")
+    assert limited.observed.endswith("; over the first 50 rows in all files")
+    for unknown in (("nothing_like_this", {}), ("column_values_to_not_be_null", {"column": "no"})):
+        blocks, _ = judge(rows, unknown, severity="warn")
+        assert (blocks.passed, blocks.severity) == (False, "block"), blocks
+        assert "could not be evaluated" in blocks.observed
 
 
 def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:

@@ -145,7 +145,32 @@ def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
     assert faults_of(tmp_path, check, more="topic: logs.web\nquarantine: {topic: bad.web}\n") == []
 
 
+def test_a_suite_is_held_against_the_columns(tmp_path: Path) -> None:
+    check = "{check: expectations, suite: expectations/web.json}"
+    (found,) = faults_of(tmp_path, check)
+    assert "expectations/web.json cannot be read" in found
+    file = next(tmp_path.rglob("pipelines")).parent / "expectations" / "web.json"
+    file.parent.mkdir()
+    for text, says in (
+        ("[]", "holds no suite"),
+        ('{"expectations": []}', "would always pass"),
+        ('{"expectations": [{"expectation_type": "x"}]}', "0.x: load and save it"),
+        (
+            '{"expectations": [{"type": "x", "kwargs": {"column": "hots"}}]}',
+            "expectations[0] (x): no column 'hots'; did you mean 'host'?",
+        ),
+    ):
+        file.write_text(text)
+        (found,) = faults_of(tmp_path, check)
+        assert says in found, found
+    file.write_text('{"expectations": [{"type": "x", "kwargs": {"column": "host"}}]}')
+    assert faults_of(tmp_path, check) == []
+    (found,) = faults_of(tmp_path, "{check: expectations, suite: ../web.json}")
+    assert "suite" in found
+
+
 WRITTEN = {
+    "expectations": {"suite": "expectations/web.json"},
     "files": {},
     "total_bytes": {"min": "1B"},
     "freshness": {"max_age": "1h"},
