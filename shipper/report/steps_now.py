@@ -80,13 +80,19 @@ def delivered_to(steps: Sequence[StepNow]) -> list[str]:
     ]
 
 
+def open_step(steps: Sequence[StepNow]) -> StepNow:
+    """Return the unfinished step: the first that failed, else the first; the report if none is
+    unfinished."""
+    open_ = sorted((step for step in steps if not step.is_done), key=lambda step: not step.status)
+    return open_[0] if open_ else StepNow(REPORT)
+
+
 def where_it_stands(steps: Sequence[StepNow]) -> str:
     """Return one sentence: the unfinished step, its message when it failed, and the clusters that
     have everything."""
     there = delivered_to(steps)
     has = f"; {words(there)} {'has' if len(there) == 1 else 'have'} everything" if there else ""
-    open_ = sorted((step for step in steps if not step.is_done), key=lambda step: not step.status)
-    step = open_[0] if open_ else StepNow(REPORT)
+    step = open_step(steps)
     if step.says:
         return with_code(f"{step.step} {step.says}{has}", step.code)
     return f"{step.step} has not ended: it is running, or waits for a worker or a pool{has}"

@@ -17,7 +17,8 @@ A window is told once per state. A failure is told again only if another attempt
 reason, or if the window was whole in between. A late window is told by whoever notices it first:
 Airflow while its run is at it, the report of the next run (also of a window without a run), or
 `shipper gaps --alert`. Who heard of the failure does not hear that the window is late. Files beside
-the results remember it; see shipper/report/late.py.
+the results remember it; see shipper/report/late.py. Notices of one cause from outside, such as a
+dead cluster, are told together, over all pipelines: see together.py.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from shipper.windows.window import Window
 from shipper_airflow.dags.faults import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
 from shipper_airflow.dags.operators import FAILURE, RESOLVE_WINDOW, folder_of, job_of, pull
+from shipper_airflow.dags.together import Together, common_cause, forget, waiting
 from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
 
@@ -85,7 +87,10 @@ class Notice:
     log: str | None = None
     """URL of the log of the task that failed first, else of the run, in Airflow."""
     details: tuple[str, ...] = ()
-    """A line for each cluster."""
+    """A line for each cluster; of a notice of several, a line for each."""
+    details_are: str = "Clusters"
+    common: tuple[str, str] | None = None
+    """`runs_uri` and name of a cause that other pipelines may have too."""
 
     @property
     def code(self) -> str | None:
@@ -103,7 +108,7 @@ class Notice:
         facts = [
             ("First cause", self.cause) if self.event == "failure" else ("Look at", self.cause),
             ("Failed at", self.at),
-            ("Clusters", "; ".join(self.details) or self.clusters),
+            (self.details_are, "; ".join(self.details) or self.clusters),
             ("Report", self.report),
             ("Window", self.page),
             ("Log" if self.event == "failure" else "Run", self.log),
@@ -165,11 +170,23 @@ class RunEnded:
             _note_gaps(self, news.gaps)
         try:
             _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
+            _send_what_waited(self, context)
         except Exception:
             log.exception(
                 "which windows are late is unknown: the notes on earlier notices cannot be "
                 "read or written"
             )
+
+
+def _send_what_waited(ended: RunEnded, context: Context) -> None:
+    """Send the notices of one cause that waited for their time, of this and other pipelines."""
+    pipeline = ended.pipeline
+    runs_uri = resolve_uri(ended.config_dir, pipeline.runs_uri)
+    for entry in pipeline.notify:
+        for together in waiting(runs_uri, entry):
+            if notice := together.due():
+                _send_by(entry, notice, context)
+                together.sent()
 
 
 def _news(ended: RunEnded, report: RunReport | None) -> RunReport | None:
@@ -224,14 +241,16 @@ class StepInTrouble:
             run = None
         window = _window_of(self.pipeline, context.get("dag_run"), run)
         error = context.get("exception")
+        cause = one_sentence(str(error)) if error else "its process was killed"
         notice = _notice(
             self.pipeline,
             window,
             "failure",
             f"In trouble: {ti.task_id} fails again and again, and is tried again",
-            one_sentence(str(error)) if error else "its process was killed",
+            cause,
             at=moment(_now()),
             log=_log_url(context, ti.task_id, "failure"),
+            common=common_cause(self.pipeline, self.config_dir, cause, _cluster_of(ti.task_id)),
         )
         told = _told(self.pipeline, self.config_dir)
         try:
@@ -285,9 +304,12 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     window = _window_of(spec, run, None)
     within = spec.schedule and spec.schedule.deliver_within_seconds
     headline = "Late: not finished" + (f" within {format_duration(within)}" if within else "")
-    why, link = _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
+    (why, cluster), link = (
+        _why_late(spec, folder, run, window), run_page(run["dag_id"], run["dag_run_id"])
+    )  # fmt: skip
+    common = common_cause(spec, folder, why, cluster)
     why = " ".join(filter(None, (_standstill(spec, folder), why))) or None
-    notice = _notice(spec, window, "late", headline, why, log=link)
+    notice = _notice(spec, window, "late", headline, why, log=link, common=common)
     tell_once(spec, folder, notice, window, context)
 
 
@@ -320,16 +342,16 @@ def _as_last_read(config_dir: Path, name: str) -> Pipeline:
 
 def _why_late(
     pipeline: Pipeline, config_dir: Path, run: Mapping[str, Any], window: Window | None
-) -> str | None:
+) -> tuple[str | None, str | None]:
     """Return why the run is late, by what its steps have left; by Airflow's states if they left
-    nothing yet."""
+    nothing yet. Beside it the cluster of the step that is not done, if it is a cluster's."""
     from shipper.report.late import newest
-    from shipper.report.steps_now import steps_now, where_it_stands
+    from shipper.report.steps_now import open_step, steps_now, where_it_stands
 
     stands = _stands(run)
     if is_removed(config_dir, pipeline.name):
         here = load_all(config_dir, EVERYTHING).pipelines.values()
-        return f"{removed(config_dir, pipeline.name, here)} {stands or ''}".strip()
+        return f"{removed(config_dir, pipeline.name, here)} {stands or ''}".strip(), None
     try:
         folder = (
             newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window)
@@ -339,11 +361,13 @@ def _why_late(
         if folder is not None and stands and run.get("state") == "running":
             asked = (run.get("conf") or {}).get("clusters")
             began = _parsed(run.get("start_date"))
-            where = where_it_stands(steps_now(folder, asked or [*pipeline.clusters], began))
-            return f"{stands.rstrip('.')}; {where}{'' if code_of(where) else '.'}"
+            steps = steps_now(folder, asked or [*pipeline.clusters], began)
+            where = where_it_stands(steps)
+            why = f"{stands.rstrip('.')}; {where}{'' if code_of(where) else '.'}"
+            return why, open_step(steps).cluster or None
     except Exception:
         log.exception("the run's results cannot be read; the notice goes without them")
-    return stands
+    return stands, None
 
 
 def _stands(run: Mapping[str, Any]) -> str | None:
@@ -434,6 +458,7 @@ def _look_back(
         told.forget("trouble", own)
         if own in failures:
             told.forget("failure", own)
+        forget(runs_uri, pipeline, in_words(own.start, own.end))
     if not any("late" in entry.on for entry in pipeline.notify):
         return
     last = read_last_run(runs_uri, pipeline.key)
@@ -490,6 +515,8 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
     lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key, gaps)
     first = window_page(pipeline.name, windows[0].start, windows[0].end)
     stretch = Window(windows[0].start, windows[-1].end)
+    clusters = {gap.cluster for gap in gaps}
+    cluster = clusters.pop() if len(clusters) == 1 else None
     return _notice(
         pipeline,
         stretch,
@@ -498,6 +525,7 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
         lines[0],
         page=first,
         details=tuple(lines),
+        common=common_cause(pipeline, ended.config_dir, lines[0], cluster),
     )
 
 
@@ -506,7 +534,7 @@ def send(
 ) -> bool:
     """Send a notice through every notifier that subscribes to the event; for a failed window only
     through those that do not subscribe to failures. Returns True if the notice is settled: it was
-    sent, or no notifier subscribes."""
+    sent, or is kept to be told with others of its cause, or no notifier subscribes."""
     heard = [
         entry
         for entry in pipeline.notify
@@ -515,12 +543,36 @@ def send(
     told = 0
     for entry in heard:
         try:
-            notifier_class(entry.notifier)(**entry.with_)({**context, "notice": notice})
-            log.info("told by %s: %s", entry.notifier, notice.title)
+            if notice.common is None:
+                _send_by(entry, notice, context)
+            else:
+                _send_with_others(entry, notice, *notice.common, context)
             told += 1
         except Exception:
             log.exception("%s could not tell: %s", entry.notifier, notice.title)
     return bool(told) or not heard
+
+
+def _send_with_others(
+    entry: Notify, notice: Notice, runs_uri: str, cause: str, context: Mapping[str, Any]
+) -> None:
+    together = Together(runs_uri, entry, cause)
+    try:
+        now = together.add(notice)
+    except OSError:
+        log.exception("notices of the same cause cannot be had; this one goes without them")
+        _send_by(entry, notice, context)
+        return
+    if now is None:
+        log.info("kept, to be told with others of its cause: %s", notice.title)
+        return
+    _send_by(entry, now, context)
+    together.sent()
+
+
+def _send_by(entry: Notify, notice: Notice, context: Mapping[str, Any]) -> None:
+    notifier_class(entry.notifier)(**entry.with_)({**context, "notice": notice})
+    log.info("told by %s: %s", entry.notifier, notice.title)
 
 
 def _notice(
@@ -591,6 +643,7 @@ def _of_ended_run(
     agreed = told if told is not None and told.event == event else None
     headline, cause, at = (agreed.headline, agreed.why, None) if agreed else ("Failed", None, None)
     task_id = _task_of(agreed.failed, ended) if agreed else None
+    cluster = agreed.failed.cluster if agreed and agreed.failed else None
     if event == "failure":
         word = _first_word(context, failed)
         if agreed and agreed.failed and agreed.failed.result:
@@ -600,7 +653,7 @@ def _of_ended_run(
         if word and (at is None or (word[1] != task_id and word[0] < at)):
             headline = headline if at is None else "Failed"
             at, task_id, says = word
-            cause = one_sentence(says)
+            cause, cluster = one_sentence(says), _cluster_of(task_id)
         elif failed and not cause:
             task_id = failed[0]
             cause = (
@@ -622,6 +675,9 @@ def _of_ended_run(
         report=_report_url(ended, run, report),
         log=_log_url(context, task_id, event),
         details=details,
+        common=common_cause(pipeline, ended.config_dir, cause, cluster)
+        if event == "failure"
+        else None,
         **({"page": None} if run and run.get("plan_only") else {}),
     )
 
@@ -667,6 +723,12 @@ def _task_of(step: RunStep | None, ended: RunEnded) -> str | None:
         return ended.resolved_by  # one task did it all
     name = f"to_{step.cluster}.{step.name}" if step.cluster else step.name
     return f"{ended.prefix}{name}"
+
+
+def _cluster_of(task_id: str) -> str | None:
+    """Return the cluster of a task of a DAG for several; None for any other task."""
+    found = re.search(r"(?:^|\.)to_([^.]+)\.\w+$", task_id)
+    return found[1] if found else None
 
 
 def _log_url(context: Context, task_id: str | None, event: str) -> str | None:

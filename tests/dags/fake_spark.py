@@ -51,6 +51,7 @@ EXIT_CODES = {
     "fail": 1,
     "final": 1,
     "template": 1,
+    "dead": 1,
     "usage": 2,
 }
 
@@ -163,7 +164,7 @@ def take(step: str, arguments: argparse.Namespace) -> int:
         )
         common["error"] = (
             "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
-        )
+        ) + " [SHIP-401]" * (word == "dead")
     if word != "silent":
         runs = arguments.runs_uri or Path(arguments.config).parent / "runs"
         run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)

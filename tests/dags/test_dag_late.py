@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from dag_world import Config, told
 
+from shipper import runtime
 from shipper.config import load_pipeline
 from shipper.report.gaps import beginnings, gaps_before
 from shipper.report.late import Told
@@ -52,10 +55,12 @@ class Runs:
     (`dag.test` cannot end a run of a DAG with a deadline; tests/dags/test_scheduler.py has a real
     one.)"""
 
-    def __init__(self, config: Config, uri: str, began: dt.datetime = SIX - HOUR) -> None:
+    def __init__(
+        self, config: Config, uri: str, began: dt.datetime = SIX - HOUR, name: str = "web"
+    ) -> None:
         """``began``: the schedule's first run."""
-        self.config, self.uri = config, uri
-        beginnings(uri, "web", ("near", "far"), Window(SIX - HOUR, SIX), None, began=began)
+        self.config, self.uri, self.name = config, uri, name
+        beginnings(uri, name, ("near", "far"), Window(SIX - HOUR, SIX), None, began=began)
 
     def end(
         self,
@@ -73,9 +78,10 @@ class Runs:
         was none."""
         from shipper_airflow.dags.notice import RunEnded
 
-        pipeline = load_pipeline(self.config.folder, "web")
-        folder = RunFolder(self.uri, "web", end - HOUR, end, run_id)
+        pipeline = load_pipeline(self.config.folder, self.name)
+        folder = RunFolder(self.uri, self.name, end - HOUR, end, run_id)
         of_run = common(Window(end - HOUR, end), run_id, end + took)
+        of_run["pipeline"] = self.name
         of_run["started_at"] -= MINUTE
         folder.write("gate_source", GateResult(step="gate_source", **of_run))
         at = end + (took if committed is None else committed)
@@ -383,3 +389,92 @@ def test_a_late_run_that_holds_up_its_schedule_says_so(
     deadline(config, now=SIX + 4 * HOUR)
     (notice,) = told(notices)
     assert "The schedule stands still: its last run began at 2026-11-01 05:00:00" in notice["text"]
+
+
+DEAD = "ship:near: no broker at x answers [SHIP-401]"
+
+
+@pytest.fixture
+def forty(config: Config, notices: Path, monkeypatch: pytest.MonkeyPatch) -> list[Runs]:
+    """Pipelines that have one receiver."""
+    entry = {"on": ["failure", "late"], "notifier": NOTIFIER, "with": {"path": str(notices)}}
+    uri = str(config.folder.parent / "runs")
+    names = [f"web{n:02}" for n in range(40)]
+    for name in names:
+        config.pipeline(name, LATE, f"notify: {json.dumps([entry])}\n")
+    return [Runs(config, uri, name=name) for name in names]
+
+
+def later(monkeypatch: pytest.MonkeyPatch, by: dt.timedelta) -> None:
+    now = runtime.now()
+    monkeypatch.setattr(runtime, "now", lambda: now + by)
+
+
+def test_a_dead_cluster_is_told_at_once_and_then_together_over_all_pipelines(
+    forty: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for runs in forty:
+        runs.end(SIX, DEAD)
+    (first,) = told(notices)
+    assert first["text"].startswith("web00 2026-11-01 05:00–06:00 UTC: Failed")
+    forty[39].end(SIX, run_id="run-2")  # whole again
+    forty[7].end(SIX + HOUR, "ship:near: the handshake failed [SHIP-407]")
+    assert len(told(notices)) == 2, "another cause"
+    later(monkeypatch, HOUR)
+    forty[0].end(SIX + HOUR, DEAD)
+    *_, together = told(notices)
+    assert len(told(notices)) == 3
+    assert (together["event"], together["text"].splitlines()[0]) == (
+        "failure",
+        "39 pipelines: 39 notices of one cause",
+    )
+    concerned = next(line for line in together["text"].splitlines() if "Concerned: " in line)
+    assert concerned.count("05:00–06:00") == 38
+    assert "web39" not in concerned
+    forty[0].end(SIX + 2 * HOUR)
+    assert len(told(notices)) == 3, "nothing is left to tell"
+
+
+def test_what_waits_is_told_by_whichever_run_ends_next(
+    forty: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forty[0].end(SIX, DEAD)
+    forty[1].end(SIX, DEAD)
+    forty[2].end(SIX)
+    assert len(told(notices)) == 1
+    later(monkeypatch, HOUR)
+    forty[2].end(SIX + HOUR)
+    assert [notice["text"].partition(" ")[0] for notice in told(notices)] == ["web00", "web01"]
+
+
+def test_of_two_that_look_at_once_one_speaks_for_both(
+    forty: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shipper_airflow.dags import together
+
+    both, write = threading.Barrier(2, timeout=60), together.write_whole
+
+    def write_and_wait(target: str, content: str) -> None:
+        write(target, content)
+        if target.endswith(".json"):
+            both.wait()
+
+    monkeypatch.setattr(together, "write_whole", write_and_wait)
+    with ThreadPoolExecutor(2) as at_once:
+        list(at_once.map(lambda runs: runs.end(SIX, DEAD), forty[:2]))
+    (notice,) = told(notices)
+    assert notice["text"].startswith("2 pipelines: 2 notices of one cause\n")
+
+
+def test_a_sender_that_dies_keeps_nobody_silent(
+    forty: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("file_notifier.FileNotifier.notify", lambda *_: 1 / 0)
+    forty[0].end(SIX, DEAD)
+    monkeypatch.undo()
+    forty[1].end(SIX, DEAD)
+    assert not notices.exists()
+    later(monkeypatch, 2 * MINUTE)
+    forty[2].end(SIX, DEAD)
+    (notice,) = told(notices)
+    assert notice["text"].startswith("3 pipelines: 3 notices of one cause\n")

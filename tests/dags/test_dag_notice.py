@@ -190,6 +190,19 @@ def test_the_words_of_a_task_that_left_no_result_are_told(
     assert urlsplit(notice["log"]).path.endswith("/tasks/to_near.ship")
 
 
+def test_pipelines_that_fail_of_one_dead_cluster_are_told_by_the_first_of_them(
+    config: Config, notices: Path, spark: FakeSpark
+) -> None:
+    for name in ("web", "app", "db"):
+        config.pipeline(name, HOURLY, f"notify: {json.dumps([entry(notices)])}\n")
+    spark.script(ship_near=["dead", "dead", "dead"], report=["gather"])
+    for name in ("web", "app"):
+        assert dags()[name].test(logical_date=FIVE).state == "failed"
+    spark.script(ship_far=["dead", "dead", "dead"], report=["gather"])
+    assert dags()["db"].test(logical_date=FIVE).state == "failed"
+    assert [notice["text"].partition(" ")[0] for notice in told(notices)] == ["web", "db"]
+
+
 def test_a_window_that_fails_again_in_the_same_way_is_told_once(
     notify: Callable[..., None], notices: Path, spark: FakeSpark
 ) -> None:
