@@ -570,6 +570,8 @@ def decide(
         )
         rule = next(rule for rule in RULES if rule.holds(case))
         known = chunks.files_of_path.get(file.id.path, set()) if rule.anew else ()
+        # Other bytes of an object that was overwritten have the same chunks' keys.
+        is_anew = rule.anew or (rule.outcome == "ship" and file.id in overwritten)
         found.each.append(
             FileDecision(
                 file.id,
@@ -578,7 +580,7 @@ def decide(
                 rule.why(case),
                 case.match,
                 0 if rule.anew else case.begins,
-                frozenset({*known, file.id}) if rule.anew else frozenset(),
+                frozenset({*known, file.id}) if is_anew else frozenset(),
                 case.is_known,
                 case.records if rule.outcome in ("done", "ship") else 0,
             )

@@ -228,6 +228,8 @@ def test_an_object_that_was_overwritten_is_not_what_the_ledger_knows() -> None:
     assert stopped.value.code == "SHIP-305"
     assert decided([OLD], chunks, etags={OLD: "two"}, on_replaced="reship").void == [OLD]
     assert decided([OLD], chunks, etags={OLD: "one"}).complete == [OLD]
+    found = decided([OLD], chunks, {OLD: OTHERWISE}, etags={OLD: "two"}, **CONTINUE)
+    assert ([one.rule for one in found.each], found.void) == (["successor"], [OLD])
 
 
 def test_the_page_is_up_to_date() -> None:
