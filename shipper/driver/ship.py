@@ -127,7 +127,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             result.note(*_remember(identity, context), code="new-ledger")
         found = found.with_ack(ledger.ack_seconds)
         shipping = ClusterShip(
-            context, cluster, plan, ledger, found, lease, result, connections.take_fences()
+            context, cluster, plan, identity, found, lease, result, connections.take_fences()
         )
         taken = shipping.run()
         drawn = meanwhile.submit(shipping.draw_timeline, taken)
@@ -200,7 +200,7 @@ class ClusterShip:
         context: RunContext,
         cluster: Cluster,
         plan: PlanResult,
-        ledger: LedgerLog,
+        identity: LedgerIdentity,
         found: Preflight,
         lease: HeldLease,
         result: ShipResult,
@@ -212,7 +212,7 @@ class ClusterShip:
         self._plan = plan
         self._files, self._seen = plan.files_for(cluster.name), plan.seen_by(cluster.name)
         self._late_windows = {file.id: file.late_window for file in self._files if file.late_window}
-        self._ledger = ledger
+        self._identity, self._ledger = identity, identity.ledger
         self._preflight = found
         self._lease = lease
         self._fences = fences
@@ -220,7 +220,7 @@ class ClusterShip:
         self._account = ReceiptAccount(result)
         self._of_id = {file.id: file for file in plan.files}
         self._schema_ids: dict[str, int] = {}
-        self._incarnations = Incarnations(Chunks(ledger.pipeline))
+        self._incarnations = Incarnations(Chunks(self._ledger.pipeline))
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
         clusters = [each for each in plan.clusters if each.cluster == cluster.name]
@@ -401,6 +401,7 @@ class ClusterShip:
             result.note(quarantine_whole(context, planned, set(left.partial)), code="unreadable")
             left = self._decide(taken)
         if left.left:
+            self._identity.confirm()
             context.start_spark_for_sql()
             self._schema_ids = schema_ids(self._cluster, context.pipeline)
         self._invalidate(left, taken)

@@ -37,7 +37,7 @@ class Remembered:
 class LedgerIdentity:
     def __init__(self, ledger: LedgerLog, folder: LedgerFolder, *, new_ledger: bool) -> None:
         """Make it for one ledger. ``new_ledger``: a person has given up the old one."""
-        self._ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
+        self.ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
         self._given_up: Remembered | None = None
         self._origin: Origin | None = None
         """Identity that the check read: a far cluster is not asked twice."""
@@ -58,7 +58,7 @@ class LedgerIdentity:
         if self._new_ledger:
             self._given_up = before
             return
-        ledger = self._ledger
+        ledger = self.ledger
         raise LedgerGone(
             f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped "
             f"before ({before.says}). Nothing was sent: without its ledger, shipper would send "
@@ -67,15 +67,21 @@ class LedgerIdentity:
             "window that is run from then on counts as not shipped."
         )
 
+    def confirm(self) -> None:
+        """Compare once more, after the ledger was read for a decision: the topic may have been made
+        anew since :meth:`check`, while the run waited for its lease. Raises as that does."""
+        self._origin = None
+        self.check(exists=True)
+
     def _why_gone(self, before: Remembered, exists: bool) -> str | None:
-        topic = self._ledger.topic
+        topic = self.ledger.topic
         if not exists:
             return f"the ledger topic {topic} does not exist"
         if before.topic != topic:
             return f"the ledger was topic {before.topic}, and is {topic} now"
         if not before.topic_id:
             return None
-        self._origin = origin = self._ledger.origin()
+        self._origin = origin = self.ledger.origin()
         if origin.topic_id and (origin.topic_id, origin.cluster_id) != (
             before.topic_id,
             before.cluster_id,
@@ -93,7 +99,7 @@ class LedgerIdentity:
     def remember(self, run_id: str, now: str) -> list[str]:
         """Remember the ledger's identity; to be called with the lease held, before anything is
         sent. Returns notes for people. Raises ClusterError, OSError."""
-        origin = self._origin or self._ledger.origin()
+        origin = self._origin or self.ledger.origin()
         says = f"run {run_id} at {now}"
         known = Remembered(origin.topic, origin.cluster_id, origin.topic_id, says)
         notes = []
@@ -101,7 +107,7 @@ class LedgerIdentity:
             begun = Identity(
                 run_id, now, f"{self._given_up.topic} {self._given_up.topic_id}".strip()
             )
-            self._ledger.write_control([encode_identity(self._ledger.pipeline, begun)])
+            self.ledger.write_control([encode_identity(self.ledger.pipeline, begun)])
             notes = [
                 f"A new ledger was begun (--new-ledger) instead of {begun.instead_of}: what the "
                 "old one knew is forgotten."
@@ -125,7 +131,7 @@ class LedgerIdentity:
             try:
                 found = json.loads(data)
             except ValueError:
-                if exists and self._ledger.was_written():
+                if exists and self.ledger.was_written():
                     return None
                 raise
             return Remembered(found["topic"], found["cluster_id"], found["topic_id"], found["says"])
@@ -133,9 +139,9 @@ class LedgerIdentity:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(
-                f"cluster {self._ledger.cluster}: {self._path} cannot be read "
+                f"cluster {self.ledger.cluster}: {self._path} cannot be read "
                 f"({type(error).__name__}). This file holds the identity of the ledger of "
-                f"{self._ledger.pipeline}. Nothing was sent. Restore the file from a backup. "
-                f"Or remove the file, if the topic {self._ledger.topic} is still the same one.",
+                f"{self.ledger.pipeline}. Nothing was sent. Restore the file from a backup. "
+                f"Or remove the file, if the topic {self.ledger.topic} is still the same one.",
                 code="SHIP-007",
             ) from error

@@ -63,6 +63,16 @@ def test_a_ledger_that_is_gone_or_made_anew_stops_the_run_until_somebody_gives_i
     world.identity().check(exists=True)
 
 
+def test_a_ledger_that_is_made_anew_while_a_run_waits_for_its_lease_stops_the_run(world):
+    world.ship()
+    identity = world.identity()
+    identity.check(exists=True)
+    world.log.recreate()
+    identity.remember("r2", "now")
+    with pytest.raises(LedgerGone, match="made anew"):
+        identity.confirm()
+
+
 def test_another_name_in_the_configuration_is_another_ledger(world):
     world.ship()
     renamed = cluster_of(ledger={"topic": "audit.{pipeline}"})
