@@ -327,6 +327,8 @@ class History:
             self.source.copy(to, f"{to}.copy")
         if self.world.chance(0.5):
             self._write(path)
+            # A file of one line is too short to be told from the one that was at its path.
+            self.source.files[path].moved = self.source.files[path].lines < HEAD_LINES
 
     def _between_pages(self) -> None:
         if self._hurts and self.world.chance(0.5):

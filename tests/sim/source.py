@@ -28,7 +28,7 @@ class SourceFile:
     headed: bool = False
     """True if the first line is a header, which each file with one begins with."""
     moved: bool = False
-    """True if it was ever renamed, or has grown: then a run may leave it out by name."""
+    """True if a run may leave it out by name: it was ever renamed, has grown, or is like others."""
 
     @property
     def size_bytes(self) -> int:
