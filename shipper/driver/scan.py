@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Scan
 from shipper.driver.progress import Progress
@@ -22,7 +21,6 @@ def scan(
     ledger: LedgerLog,
     lease: HeldLease,
     order: ShipOrder,
-    cluster: Cluster,
     files: Sequence[PlannedFile],
     *,
     long_lines: bool,
@@ -31,6 +29,7 @@ def scan(
     The job is stopped when the lease's run is superseded, or when it makes no progress any more.
     Its progress is in the run's folder meanwhile."""
     engine, found, stalled = context.engine, Scan(), None
+    cluster = context.clusters[order.cluster]
     try:
         job = engine.job(order, cluster, files, long_lines=long_lines)
         file = ProgressFile(context.folder, cluster.name)

@@ -13,7 +13,6 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
-from shipper.config.cluster import Cluster
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.decide import (
@@ -126,9 +125,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
             held.enter_context(lease)
             result.note(*_remember(identity, context), code="new-ledger")
         found = found.with_ack(ledger.ack_seconds)
-        shipping = ClusterShip(
-            context, cluster, plan, identity, found, lease, result, connections.take_fences()
-        )
+        shipping = ClusterShip(context, plan, identity, found, lease, result)
         taken = shipping.run()
         drawn = meanwhile.submit(shipping.draw_timeline, taken)
         with context.phases("releasing the lease"):
@@ -198,15 +195,14 @@ class ClusterShip:
     def __init__(
         self,
         context: RunContext,
-        cluster: Cluster,
         plan: PlanResult,
         identity: LedgerIdentity,
         found: Preflight,
         lease: HeldLease,
         result: ShipResult,
-        fences: Fences | None,
     ) -> None:
-        self._client = context.connections(cluster.name).client
+        cluster, connections = context.clusters[result.cluster], context.connections(result.cluster)
+        self._client = connections.client
         self._context = context
         self._cluster = cluster
         self._plan = plan
@@ -215,7 +211,7 @@ class ClusterShip:
         self._identity, self._ledger = identity, identity.ledger
         self._preflight = found
         self._lease = lease
-        self._fences = fences
+        self._fences: Fences | None = connections.take_fences()
         self._result = result
         self._account = ReceiptAccount(result)
         self._of_id = {file.id: file for file in plan.files}
@@ -579,12 +575,15 @@ class ClusterShip:
         context = self._context
         files = self._planned(left.left)
         with context.phases("preparing"):
-            order = ship_order(
-                context, self._cluster, self._plan, self._preflight, taken, files, self._schema_ids
-            )
+            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files)
             topics = self._incarnations
             options = replace(order.lane_options, gone_ids=topics.lost.gone)
-            order = replace(order, topic_ids=topics.topic_ids, lane_options=options)
+            order = replace(
+                order,
+                topic_ids=topics.topic_ids,
+                lane_options=options,
+                schema_ids=self._schema_ids,
+            )
         phases, began = context.phases, runtime.time()
         with phases("shipping"):
             found = scan(
@@ -592,7 +591,6 @@ class ClusterShip:
                 self._ledger,
                 self._lease,
                 order,
-                self._cluster,
                 files,
                 long_lines=self._plan.long_lines,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
@@ -28,7 +28,6 @@ def ship_order(
     ready: Preflight,
     taken: Takeover,
     files: Sequence[PlannedFile],
-    schema_ids: Mapping[str, int],
 ) -> ShipOrder:
     """Make the order. ``files``: those that are left. Raises SourceError."""
     pipeline = context.pipeline
@@ -70,7 +69,6 @@ def ship_order(
         rate_limit_bytes=ready.rate_limit_bytes,
         ratio=plan.sample_ratio,
         spark=None if crosses_in_blocks(pipeline) else context.engine.version,
-        schema_ids=schema_ids,
     )
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
@@ -193,6 +193,10 @@ def is_invalidated(
     return over is not None and value.generation < over.generation
 
 
+#: Fields of :class:`Chunks` that say something of each file.
+_OF_FILES = ("aliases", "digests", "sparks", "etags", "heads", "committed_ms")
+
+
 @dataclass
 class Chunks:
     """Chunks of some files on the cluster. Feed records in offset order. ``invalidated`` hides
@@ -274,30 +278,19 @@ class Chunks:
     def include(self, other: Chunks) -> None:
         """Add what is known of files at other paths."""
         self.invalidated = {**self.invalidated, **other.invalidated}
-        mine: tuple[dict[Any, Any], ...] = (
-            self.splits, self.starts, self.aliases, self.digests, self.sparks, self.etags,
-            self.heads, self.files_of_path, self.committed_ms,
-        )  # fmt: skip
-        its: tuple[dict[Any, Any], ...] = (
-            other.splits, other.starts, other.aliases, other.digests, other.sparks, other.etags,
-            other.heads, other.files_of_path, other.committed_ms,
-        )  # fmt: skip
-        for to, more in zip(mine, its, strict=True):
-            to.update(more)
+        for name in ("splits", "starts", "files_of_path", *_OF_FILES):
+            getattr(self, name).update(getattr(other, name))
         self.succeeded |= other.succeeded
 
     def invalidate(self, files: Mapping[FileId, Invalidated]) -> None:
         """Forget all that is known of these files: their chunks no longer count, except those that
         later generations write."""
         self.invalidated = {**self.invalidated, **files}
-        known: tuple[dict[FileId, Any], ...] = (
-            self.digests, self.sparks, self.etags, self.aliases, self.heads,
-        )  # fmt: skip
         for file in files:
             for start in self.starts.pop(file, ()):
                 del self.splits[SplitId(file, start)]
-            for each in (*known, self.committed_ms):
-                each.pop(file, None)
+            for name in _OF_FILES:
+                getattr(self, name).pop(file, None)
             self.files_of_path.get(file.path, set()).discard(file)
 
     def run_of(self, file: FileId) -> str:

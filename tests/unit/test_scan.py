@@ -43,10 +43,11 @@ def failed(
     if superseded:
         told.set()
     any_other: Any = SimpleNamespace(
-        name="c", pipeline="web", seal="", superseded=told, refused=refused, chunks_end=0, splits={}
-    )
-    context: Any = SimpleNamespace(engine=engine, folder=None)
-    return scan(context, any_other, any_other, any_other, any_other, [], long_lines=False)
+        name="c", cluster="c", pipeline="web", seal="", superseded=told, refused=refused,
+        chunks_end=0, splits={},
+    )  # fmt: skip
+    context: Any = SimpleNamespace(engine=engine, folder=None, clusters={"c": any_other})
+    return scan(context, any_other, any_other, any_other, [], long_lines=False)
 
 
 @pytest.mark.parametrize("makes_a_job", [True, False])
