@@ -17,6 +17,7 @@ REMEDY_OF_STANDALONE = "Use `runner.kind: local`"
 _FAILURES = re.compile(
     r"Client cannot authenticate via|SIMPLE authentication is not enabled|KerberosAuthException"
     r"|GSSException|GSS initiate failed|Keytab file: .* does not exist|Kerberos realm"
+    r"|Token has expired"
 )
 _KLIST_SECONDS = 5.0
 

@@ -52,6 +52,8 @@ def cannot_be_read(files: Sequence[PlannedFile], sent: str) -> SourceError:
     """Return the error: SourceUnreachable if the faults of all files may pass, so that another run
     may succeed. ``sent``: a sentence on the records sent so far."""
     kind = SourceUnreachable if all(file.passing for file in files) else SourceError
+    if all(kerberos.is_refused(file.problem) for file in files):
+        return kind(f"{unreadable(files)} {sent} {kerberos.remedy()}.", code=kerberos.CODE)
     return kind(f"{unreadable(files)} {sent}")
 
 

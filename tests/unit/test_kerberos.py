@@ -12,9 +12,10 @@ from shipper.config.runner import Runner
 from shipper.driver.doctor import Examined
 from shipper.driver.doctor_machine import spark_and_source
 from shipper.driver.kerberos import logged_in, refuse_executors_without_login
-from shipper.driver.unreadable import cannot_list
+from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import UsageError
 from shipper.kafka.connection import refusal
+from shipper.report.plan_result import PlannedFile
 from tests.samples.config import pipeline_of
 
 KLIST = """#!/bin/sh
@@ -52,6 +53,19 @@ def test_a_refused_login_has_a_code_of_its_own_and_names_the_ticket(klist: Path,
     assert (error.code, error.retriable) == ("SHIP-313", True)
     assert "alice@EXAMPLE.COM ends 11/27/26 10:00:00" in error.message
     assert cannot_list("web", ["hdfs://nn:8020/logs"], "Permission denied").code == "SHIP-302"
+
+
+def test_a_token_that_ends_in_a_ship_is_told_as_the_login_that_it_is(klist: Path) -> None:
+    def file(problem: str) -> PlannedFile:
+        return PlannedFile(
+            path="/l/a", size_bytes=1, modified_ms=0, splits=1, problem=problem, passing=True
+        )
+
+    ended = "HDFS refuses the Kerberos login: Token has expired"
+    error = cannot_be_read([file(ended)] * 2, "Everything else was sent.")
+    assert (error.code, error.retriable) == ("SHIP-313", True)
+    assert "alice@EXAMPLE.COM ends" in error.message
+    assert cannot_be_read([file(ended), file("it is gone")], "").code == "SHIP-302"
 
 
 def test_who_has_no_ticket_is_told_so(klist: Path) -> None:

@@ -40,7 +40,8 @@ public final class Access {
     private static final Pattern RIGHT = Pattern.compile("user=([^,]+), access=([^,]+), inode=\"([^\"]+)\"");
     /** Words of Hadoop's clients and of Java's Kerberos. */
     private static final Pattern KERBEROS = Pattern.compile(
-            "(Client cannot authenticate via|SIMPLE authentication is not enabled|GSS initiate failed|failure to login)[^\\r\\n]*");
+            "(Client cannot authenticate via|SIMPLE authentication is not enabled|GSS initiate failed|failure to login)[^\\r\\n]*"
+                    + "|Token has expired");
     private static final Pattern CLASS = Pattern.compile("^(?:[a-z]\\w*\\.)+[A-Z][\\w$]*: |\\s*\\(SDK Attempt Count: \\d+\\)");
 
     private Access() {}
