@@ -17,9 +17,9 @@ it the source's folder and the topics.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.configuration import conf
@@ -38,8 +38,11 @@ from shipper_airflow.dags.build import (
 )
 from shipper_airflow.dags.faults import LastGood
 from shipper_airflow.dags.notice import check_notifiers
-from shipper_airflow.dags.operators import WholeRun
+from shipper_airflow.dags.operators import PARAMS, WholeRun
 from shipper_airflow.place import config_dir
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
 
 class ShipTaskGroup(TaskGroup):
@@ -59,20 +62,19 @@ class ShipTaskGroup(TaskGroup):
         *,
         group_id: str | None = None,
         config: str | Path | None = None,
-        window_start: str | None = None,
-        window_end: str | None = None,
-        clusters: Sequence[str] | str | None = None,
-        rate_limit: str | None = None,
         inlets: Sequence[Any] = (),
         outlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
-        """Make the task. ``group_id``: the pipeline's name by default. ``config``: the
+        """Make the tasks. ``group_id``: the pipeline's name by default. ``config``: the
         configuration's folder; by default `$SHIPPER_CONFIG` or the `config` beside Airflow's
-        folder of DAGs. ``window_start``, ``window_end`` (ISO 8601), ``clusters`` (all by
-        default) and ``rate_limit`` may be templates; without a window it is the run's data
-        interval. ``inlets``, ``outlets``: assets besides those that the delivery gates update
-        (:func:`delivered_asset`)."""
+        folder of DAGs. ``inlets``, ``outlets``: assets besides those that the delivery gates update
+        (:func:`delivered_asset`). The fields of the DAG's form are arguments, too:
+        ``window_start`` and ``window_end`` (ISO 8601), or ``window`` (START/END) for both;
+        ``clusters`` (all by default), ``rate_limit``, ``plan_only``, ``skip_checks`` and
+        ``skip_reason``, ``reship`` and ``reship_reason``, ``new_ledger``. They may be templates.
+        Without a window it is the run's data interval."""
+        asks = _asks({name: kwargs.pop(name, None) for name in ("window", *PARAMS)})
         super().__init__(group_id=group_id or pipeline, **kwargs)
         folder = _folder(config)
         [entry] = read_catalog(folder, only=pipeline) or [CatalogEntry(pipeline)]
@@ -82,7 +84,6 @@ class ShipTaskGroup(TaskGroup):
         found = entry.pipeline or load_pipeline(folder, pipeline, EVERYTHING)
         check_notifiers(found, folder)
         with self:
-            asks = _asks(window_start, window_end, clusters, rate_limit)
             _check_window(self.dag, found, asks)
             plan, delivered = add_tasks(found, folder, entry.faults, entry.pools, asks)
         plan.add_inlets(inlets)
@@ -107,38 +108,93 @@ class ShipOperator(WholeRun):
         *,
         pipeline: str,
         config: str | Path | None = None,
+        window: str | None = None,
         window_start: str | None = None,
         window_end: str | None = None,
         clusters: Sequence[str] | str | None = None,
         rate_limit: str | None = None,
+        plan_only: bool = False,
+        skip_checks: Sequence[str] | str | None = None,
+        skip_reason: str | None = None,
+        reship: bool = False,
+        reship_reason: str | None = None,
+        new_ledger: bool = False,
+        outlets: Sequence[Any] = (),
         **kwargs: Any,
     ) -> None:
         """See :class:`ShipTaskGroup`. Raises ConfigError if the pipeline's file is wrong."""
+        given = locals()
+        asks = _asks({name: given[name] for name in ("window", *PARAMS)})
         folder = _folder(config)
         found = load_pipeline(folder, pipeline, EVERYTHING)
         for name in found.clusters:
             load_cluster(folder, name, EVERYTHING)
         check_notifiers(found, folder)
-        asks = _asks(window_start, window_end, clusters, rate_limit)
         super().__init__(
             pipeline=found,
             config_dir=folder,
             assets={name: delivered_asset(pipeline, name) for name in found.clusters},
             asks=asks,
+            # A mapped task is made with the assets of all pipelines.
+            outlets=[each for each in outlets if not _is_delivered(each)],
             **{**RETRIES, "owner": found.owner, **kwargs},
         )
         _check_window(self.get_dag(), found, asks)
         tell_of_run(self)
 
     @classmethod
-    def partial(cls, **kwargs: Any) -> NoReturn:
-        """Raise UsageError: Airflow knows neither assets nor retries of a mapped task."""
-        raise UsageError(
-            f"{cls.__name__} cannot be mapped by partial() and expand(): its assets are those of "
-            "one pipeline. Make a task of each pipeline: `for name in NAMES: "
-            f"{cls.__name__}(task_id=name, pipeline=name)`. For windows, put a ShipTaskGroup with "
-            "`window_start` and `window_end` into a mapped @task_group."
-        )
+    def partial(cls, **kwargs: Any) -> ShipPartial:  # type: ignore[override]
+        """Prepare a task of each of several pipelines or windows: see :class:`ShipPartial`."""
+        return ShipPartial(super().partial, kwargs)
+
+
+class ShipPartial:
+    """Tasks that :meth:`ShipOperator.partial` has prepared. Airflow reads assets, retries and owner
+    of mapped tasks where the DAG is parsed, so the pipelines must be named there."""
+
+    def __init__(self, prepare: Callable[..., OperatorPartial], kwargs: Mapping[str, Any]) -> None:
+        self._prepare, self._kwargs = prepare, kwargs
+
+    def expand(self, **mapped: Any) -> MappedOperator:
+        """Make a task of each, as of any operator: `pipeline=[…]`, `window=[…]`, both for each
+        window of each pipeline. Raises ConfigError, UsageError, WindowError."""
+        return self._partial(mapped.get("pipeline"), mapped).expand(**mapped)
+
+    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
+        """Make a task of each mapping of arguments. Raises as :meth:`expand` does."""
+        each = kwargs if isinstance(kwargs, Sequence) else []
+        names = None if "pipeline" in self._kwargs else [one.get("pipeline") for one in each]
+        mapped = {name for one in each for name in one} if each else {"window"}
+        return self._partial(names, mapped).expand_kwargs(kwargs, strict=strict)
+
+    def _partial(self, names: Any, mapped: Container[str]) -> OperatorPartial:
+        names = names or [self._kwargs.get("pipeline")]
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            raise UsageError(
+                "ShipOperator is mapped over pipelines that are not known where the DAG is parsed. "
+                "Write their names into the DAG, and let the tasks before it give the windows.",
+                code="SHIP-101",
+            )
+        folder = _folder(self._kwargs.get("config"))
+        found = [load_pipeline(folder, name, EVERYTHING) for name in dict.fromkeys(names)]
+        assets = [
+            delivered_asset(each.name, cluster) for each in found for cluster in each.clusters
+        ]
+        of_us = {
+            **RETRIES,
+            "owner": ", ".join(sorted({each.owner for each in found})),
+            **self._kwargs,
+            "outlets": [*self._kwargs.get("outlets", ()), *assets],
+        }
+        made = self._prepare(**of_us)
+        if "window" not in mapped and "window_start" not in mapped:
+            for pipeline in found:
+                _check_window(made.kwargs["dag"], pipeline, _asks(self._kwargs))
+        return made
+
+
+def _is_delivered(asset: Any) -> bool:
+    return str(getattr(asset, "uri", "")).startswith("shipper://")
 
 
 def _folder(config: str | Path | None) -> Path:
@@ -150,7 +206,7 @@ def _folder(config: str | Path | None) -> Path:
 def _check_window(dag: DAG | None, pipeline: Pipeline, asks: Mapping[str, Any]) -> None:
     """Raise WindowError if no run of the DAG would have a window."""
     timetable = getattr(dag, "timetable", None)
-    if timetable is None or pipeline.schedule or asks["window_start"]:
+    if timetable is None or pipeline.schedule or asks["window"] or asks["window_start"]:
         return
     for each in getattr(timetable, "timetables", None) or (timetable,):
         if getattr(each, "interval", None) == dt.timedelta(0):
@@ -162,15 +218,16 @@ def _check_window(dag: DAG | None, pipeline: Pipeline, asks: Mapping[str, Any]) 
             )
 
 
-def _asks(
-    window_start: str | None,
-    window_end: str | None,
-    clusters: Sequence[str] | str | None,
-    rate_limit: str | None,
-) -> dict[str, Any]:
-    return {
-        "window_start": window_start,
-        "window_end": window_end,
-        "clusters": [clusters] if isinstance(clusters, str) else clusters and list(clusters),
-        "rate_limit": rate_limit,
-    }
+def _asks(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a run. Raises WindowError if a window is given twice."""
+    asks = {name: given.get(name) for name in ("window", *PARAMS)}
+    if asks["window"] and (asks["window_start"] or asks["window_end"]):
+        raise WindowError(
+            "`window` and `window_start` or `window_end` contradict each other. Give `window`, or "
+            "both of the others.",
+            code="SHIP-224",
+        )
+    for name in ("clusters", "skip_checks"):
+        value = asks[name]
+        asks[name] = [value] if isinstance(value, str) else value and list(value)
+    return asks

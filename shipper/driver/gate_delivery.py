@@ -4,6 +4,7 @@ topics say."""
 from __future__ import annotations
 
 import datetime as dt
+from itertools import zip_longest
 
 from shipper.config.checks import ReadBackCheck
 from shipper.driver.context import RunContext
@@ -101,6 +102,11 @@ def _judged(
         checks=checks_found,
         recreated=lost,
         topics=account.topics,
+        offsets={
+            topic: list(zip_longest(begins, account.ends[topic], fillvalue=0))
+            for topic, begins in (shipped.ends_before or {}).items()
+            if account.ends and topic in account.ends
+        },
         account=account.counts,
         coverage=Coverage(start=context.window.start, end=context.window.start)
         if context.named_files

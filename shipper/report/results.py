@@ -364,6 +364,10 @@ class DeliveryGateResult(GateResult):
     complete without it."""
     topics: list[TopicAccount] = []
     """The ship step's account with `ledger` and `read_back` filled in."""
+    offsets: dict[str, list[tuple[int, int]]] = {}
+    """Topic → per partition, begin and end of the offsets between which all records of this ship
+    lie, and perhaps records of others. Begin -1: the partition had no leader to ask. Empty without
+    a `read_back`."""
     account: list[Count] = []
     """Each figure as counted in independent places."""
 

@@ -133,7 +133,7 @@ class PipelineOperator(BaseOperator):
     operator_extra_links = (ReportLink(), WindowLink())
 
     def __init__(self, *, pipeline: Pipeline, config_dir: Path, **kwargs: Any) -> None:
-        super().__init__(**{"retry_policy": _UnlessFinal(), **kwargs})
+        super().__init__(**{**kwargs, "retry_policy": kwargs.get("retry_policy") or _UnlessFinal()})
         self.pipeline = pipeline
         self.config_dir = config_dir
         self.report_url = self.window_url = ""
@@ -151,8 +151,10 @@ class PipelineOperator(BaseOperator):
             params, conf = context["params"], context["dag_run"].conf or {}
             key = getattr(context["dag_run"], "partition_key", None)
         else:
-            params = conf = {name: value for name, value in asks.items() if value}
-            key = None
+            given = {name: value for name, value in asks.items() if value}
+            if both := given.pop("window", None):
+                given["window_start"], _, given["window_end"] = both.partition("/")
+            params, conf, key = given, given, None
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
@@ -665,8 +667,9 @@ def folder_of(job: Job) -> RunFolder:
 def receipt(result: StepResult, folder: RunFolder, report_url: str) -> dict[str, Any]:
     """Return the facts that a consumer of the asset's event needs to read the window, and those
     that people ask about it: the windows that the run has completed, the committed records, the
-    records that this run sent, its options, the passed checks, and the address of the report (it is
-    made when every cluster is done). Of a run: its status, and those of each cluster."""
+    records that this run sent and between which offsets, its options, the passed checks, and the
+    address of the report (it is made when every cluster is done). Of a run: its status, and those
+    of each cluster."""
     from shipper.report.results import DeliveryGateResult, RunReport
 
     found: dict[str, Any] = {
@@ -695,5 +698,6 @@ def _delivered(gate: DeliveryGateResult) -> dict[str, Any]:
         "records": {topic.topic: topic.ledger for topic in gate.topics},
         "sent": {topic.topic: topic.delivered for topic in gate.topics},
         "before": {topic.topic: topic.before for topic in gate.topics},
+        "offsets": gate.offsets,
         "checks": {check.check: "passed" if check.passed else "failed" for check in gate.checks},
     }

@@ -242,11 +242,106 @@ def test_a_group_may_be_mapped_over_windows(shop: Shop, spark: FakeSpark) -> Non
     }
 
 
-def test_an_operator_that_is_mapped_is_refused_when_the_file_is_parsed(shop: Shop) -> None:
-    (error,) = shop.parsed(
-        "ShipOperator.partial(task_id='ship').expand(pipeline=['web'])"
-    ).import_errors.values()
-    assert "SHIP-101" in error
+def test_an_operator_may_be_mapped_over_pipelines_and_windows(
+    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
+) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    notices = tmp_path / "notices"
+    entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
+    for name in ("web", "app"):
+        config.pipeline(name, settle="1s", more=f"notify: [{entry}]\n")
+    hours = [f"2026-10-01T0{n}:00Z/2026-10-01T0{n + 1}:00Z" for n in range(2)]
+    spark.script(ship_far=["fail", "ok", "ok", "ok", "final"], report=["gather"])
+    state, tasks = shop.run(
+        "ShipOperator.partial(task_id='mapped', clusters='far')"
+        f".expand(pipeline=['web', 'app'], window={hours})"
+    )
+    assert (state, tasks.keys()) == ("failed", {"mapped"}), tasks
+    assert spark.steps.count("ship:far") == 5, "one was tried again, and one in vain"
+    assert "ship:near" not in spark.steps
+    assert {(call["pipeline"], call["window"][11:13]) for call in spark.calls} == {
+        (name, hour) for name in ("web", "app") for hour in ("00", "01")
+    }
+    assert len({call["run_id"] for call in spark.calls}) == 5
+    (notice,) = told(notices)
+    assert "ship:far says why it failed" in notice["text"]
+    assert f"{notice['text'].split()[0]} 2026-10-01 " in notice["text"]
+    with create_session() as session:
+        found = session.scalars(
+            select(AssetEvent).where(AssetEvent.source_task_id == "mapped")
+        ).all()
+        events = Counter((event.asset.uri, event.partition_key) for event in found)
+    assert events.keys() < {
+        (f"shipper://far/{name}", f"2026-10-01T{hour}:00:00")
+        for name in ("web", "app")
+        for hour in ("00", "01")
+    }
+    assert (len(events), set(events.values())) == (3, {1}), events
+
+
+def test_a_mapped_operator_has_each_pipelines_assets_and_retries_where_the_file_is_parsed(
+    shop: Shop, config: Config
+) -> None:
+    config.pipeline("app", settle="1s")
+    task = (
+        shop.parsed(
+            "ShipOperator.partial(task_id='ship', outlets=[]).expand_kwargs("
+            "[{'pipeline': 'web', 'window': 'a/b'}, {'pipeline': 'app', 'rate_limit': '1MB/s'}])"
+        )
+        .dags["shop"]
+        .task_dict["ship"]
+    )
+    assert {asset.uri for asset in task.partial_kwargs["outlets"]} == {
+        f"shipper://{cluster}/{name}" for cluster in ("near", "far") for name in ("web", "app")
+    }
+    assert (task.retries, task.owner) == (1, "edge-team")
+    for made, code in (
+        ("partial(task_id='s').expand(pipeline=task(task_id='n')(lambda: ['web'])())", "SHIP-101"),
+        ("partial(task_id='s').expand(pipeline=['web', 'never'])", "SHIP-2"),
+        ("partial(task_id='s', pipeline='web').expand(no_such_field=[1])", "no_such_field"),
+        ("(task_id='s', pipeline='web', window='a/b', window_end='b')", "SHIP-224"),
+    ):
+        (error,) = shop.parsed(
+            f"ShipOperator{'.' * made.startswith('p')}{made}"
+        ).import_errors.values()
+        assert code in error, error
+
+
+def test_windows_may_come_from_a_task_before(shop: Shop, spark: FakeSpark) -> None:
+    spark.script(report=["gather"])
+    state, _ = shop.run(
+        "days = task(task_id='days')(lambda: ['2026-10-01/2026-10-02', '2026-10-02/2026-10-03'])()"
+        "\n"
+        "    ShipOperator.partial(task_id='ship', pipeline='web').expand(window=days)"
+    )
+    assert state == "success"
+    assert len(windows(spark)) == 2
+
+
+def test_every_field_of_the_form_is_an_argument(shop: Shop, spark: FakeSpark) -> None:
+    import inspect
+
+    from shipper_airflow.dags.operators import PARAMS
+    from shipper_airflow.operators import ShipOperator
+
+    assert set(PARAMS) < inspect.signature(ShipOperator.__init__).parameters.keys()
+    for made in ("ShipTaskGroup('web',", "ShipOperator(task_id='web', pipeline='web',"):
+        assert (
+            shop.run(
+                f"{made} window='{{{{ params.day }}}}', reship=True, reship_reason='a test', "
+                "skip_checks='closed_delivery_gate', skip_reason='looked at')",
+                day="2026-10-01/2026-10-02",
+            )[0]
+            == "success"
+        )
+    assert windows(spark) == {"2026-10-01T00:00:00+00:00/2026-10-02T00:00:00+00:00"}
+    assert {call["reship"] for call in spark.calls} == {True}
+    assert shop.run("ShipOperator(task_id='web', pipeline='web', plan_only=True)")[0] == "success"
+    assert spark.steps[-2:] == ["plan", "report"]
+    assert shop.run("ShipOperator(task_id='web', pipeline='web', reship=True)")[0] == "failed"
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,8 @@ def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
     assert shipped.count(f"{topic}-errors") == (None, 501, 501, 501)
     assert all(count.agrees for count in gate.account)
     assert {found.topic: found.read_back for found in gate.topics}[topic] == 4_500
+    assert all(begin == 0 <= end for begin, end in gate.offsets[topic])
+    assert sum(end - begin for begin, end in gate.offsets[topic]) > 4_500, "with ends of commits"
     assert "5,301 records read back from 11 of 11 partitions" in gate.scope
     by_name = {check.check: check for check in gate.checks}
     assert all(check.passed for check in gate.checks)
