@@ -109,6 +109,10 @@ class Partition:
                 record.producer = None
         self.end += 1
 
+    def ended(self) -> list[Record]:
+        """Return the records whose transaction has committed, also behind one that is open."""
+        return [each for each in self.records if each.producer is None and not each.aborted]
+
     def committed(self, start: int, stable: int, most: int) -> list[Record]:
         found = []
         for record in self.records:

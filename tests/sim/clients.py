@@ -39,30 +39,25 @@ class Network:
     lost_answers = 0.0
     late_seconds = 20.0
     request_timeout = 2.5
-
-    def __init__(self, cluster: SimCluster, log: Callable[[str], None]) -> None:
-        self._cluster = cluster
-        self._log = log
+    cluster: SimCluster
+    under_way = 0
+    """Number of requests that may still arrive late."""
 
     def ask(self, call: Callable[[], Any], what: str = "") -> Any:
         """Send a request, and return the answer. Raises KafkaException as the broker answers, and
         Lost. ``what``: the request, if it changes something; it is then under way also when the
         client's process is killed."""
         here = world()
-        if here.seconds < self._cluster.down_until or here.chance(self.lost_requests):
+        if here.seconds < self.cluster.down_until or here.chance(self.lost_requests):
             if what and here.chance(self.late_requests):
                 here.tell(f"{here.process}: {what} is delayed")
+                Network.under_way += 1
                 here.at(
                     here.random.random() * self.late_seconds,
                     lambda: self._arrive_late(call, what),
                 )
             raise self._lost(what)
-        if what:
-            answer = self._deliver(here, call)
-        else:
-            here.sleep(here.random.random() * self.latency)
-            answer = call()
-            here.sleep(here.random.random() * self.latency)
+        answer = self._deliver(here, call)
         if here.chance(self.lost_answers):
             raise self._lost(what)
         return answer
@@ -85,13 +80,17 @@ class Network:
             raise answer[0]
         return answer[0]
 
+    def _hear(self, facility: str) -> None:
+        """Log what librdkafka says of a connection."""
+
     def _lost(self, what: str) -> Lost:
         here = world()
         here.sleep(here.random.choice((0.0, self.request_timeout)))
-        self._log("FAIL")
+        self._hear("FAIL")
         return Lost(what)
 
     def _arrive_late(self, call: Callable[[], Any], what: str) -> None:
+        Network.under_way -= 1
         world().tell(f"{what} arrives late")
         try:
             call()
@@ -99,12 +98,11 @@ class Network:
             world().tell(f"{what} is refused: {refused}")
 
 
-class _Client:
+class _Client(Network):
     def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
         self.settings = settings
         self.cluster = CLUSTERS[settings["bootstrap.servers"]]
         self._logger = logger
-        self.network = Network(self.cluster, self._hear)
 
     def _hear(self, facility: str) -> None:
         if self._logger is not None:
@@ -118,7 +116,7 @@ class _Client:
         until = world().seconds + (timeout if timeout >= 0 else 60)
         while True:
             try:
-                return self.network.ask(lambda: self._metadata(topic))
+                return self.ask(lambda: self._metadata(topic))
             except Lost:
                 if world().seconds >= until:
                     raise failed("_TRANSPORT", "Failed to get metadata", retriable=True) from None
@@ -221,7 +219,7 @@ class Consumer(_Client):
         assert self._where is not None
         topic, number = self._where.topic, self._where.partition
         try:
-            records, high, stable = self.network.ask(lambda: self._read(topic, number))
+            records, high, stable = self.ask(lambda: self._read(topic, number))
         except Lost:
             return
         except KafkaException as error:
@@ -275,7 +273,7 @@ class AdminClient(_Client):
             until = world().seconds + timeout
             while True:
                 try:
-                    found = self.network.ask(answers)
+                    found = self.ask(answers)
                     break
                 except Lost:
                     if world().seconds >= until:
@@ -444,7 +442,7 @@ class Producer(_Client):
                 raise failed("_PURGE_QUEUE", "Local: Purged in queue")
             try:
                 what = f"batch {batch.number} of {self._id or 'a log'} to {batch.topic}"
-                return int(self.network.ask(lambda: self.cluster.write(batch), what))
+                return int(self.ask(lambda: self.cluster.write(batch), what))
             except Lost:
                 pass
             except KafkaException as error:
@@ -459,7 +457,7 @@ class Producer(_Client):
     def _add(self, where: tuple[str, int], until: float) -> None:
         while where not in self._added:
             try:
-                self.network.ask(
+                self.ask(
                     lambda: self.cluster.add(
                         self._id or "", self._producer or 0, self._epoch, [where]
                     ),
@@ -514,7 +512,7 @@ class Producer(_Client):
         until = world().seconds + timeout
         while True:
             try:
-                self._producer, self._epoch = self.network.ask(
+                self._producer, self._epoch = self.ask(
                     lambda: self.cluster.initialise(self._id or "", self._timeout),
                     f"init of {self._id}",
                 )
@@ -579,7 +577,7 @@ class Producer(_Client):
         what = f"{'commit' if commit else 'abort'} of {self._id}, epoch {self._epoch}"
         while True:
             try:
-                self.network.ask(
+                self.ask(
                     lambda: self.cluster.end(
                         self._id or "", self._producer or 0, self._epoch, commit=commit
                     ),

@@ -3,6 +3,7 @@ Spark and without a JVM. Each task attempt runs in a simulated process of its ow
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,7 @@ _SECOND, _LOWEST = (
     -(1 << 63),
 )  # how the column `split` says that a split ends, or its reading
 _PAGE = 2
+_NAMES = ["split", "value", "checksum", "topic"]
 
 #: Called with each process of a task, so that somebody may hurt it.
 Hurt = Callable[[Process], None]
@@ -169,13 +171,13 @@ class FilesEngine:
         file = self.source.files.get(planned.path)  # once it is open, it may be renamed
         while True:
             if file is None or not _is_planned(file, planned):
-                yield _batch(~(number ^ _LOWEST), [None])
+                yield _batch(~(number ^ _LOWEST), (None,))
                 read = lines_read * LINE_BYTES
                 gone = PieceReport(number, read, read, lines_read, "it is gone", passing=True)
                 reports.append(gone)
                 return
             first = piece.start // LINE_BYTES + lines_read
-            lines = [file.line(i) for i in range(first, min(first + _SLICE, end // LINE_BYTES))]
+            lines = tuple(map(file.line, range(first, min(first + _SLICE, end // LINE_BYTES))))
             if not lines:
                 break
             yield _batch(number, lines)
@@ -183,7 +185,7 @@ class FilesEngine:
             runtime.sleep(0.01)
         read, first = lines_read * LINE_BYTES, piece.start // LINE_BYTES
         content = content_of(file, first, first + lines_read)
-        yield _batch(number ^ _SECOND, [f"{read} {read} {content}".encode()])
+        yield _batch(number ^ _SECOND, (f"{read} {read} {content}".encode(),))
         reports.append(PieceReport(number, read, read, lines_read, ""))
 
 
@@ -239,8 +241,7 @@ class SimJob:
 
         here.spawn(work, "task", process)
         silent_since: float | None = None
-        while not answer.done():
-            runtime.sleep(0.5)
+        while not answer.wait(1.0):
             quiet = process.dead or process.paused_until > here.seconds
             silent_since = (silent_since or here.seconds) if quiet else None
             if self._stopped and here.chance(0.3):
@@ -282,16 +283,19 @@ def content_of(file: SourceFile, first: int, end: int) -> ByteSum:
     return ByteSum((end - first) * LINE_BYTES, crc, 0)
 
 
-def _batch(split: int, lines: Sequence[bytes | None]) -> pa.RecordBatch:
+def _batch(split: int, lines: tuple[bytes | None, ...]) -> pa.RecordBatch:
+    splits = pa.array([split] * len(lines), pa.int64())
+    return pa.RecordBatch.from_arrays([splits, *_columns(lines)], _NAMES)
+
+
+@functools.lru_cache(1024)
+def _columns(lines: tuple[bytes | None, ...]) -> tuple[pa.Array, pa.Array, pa.Array]:
     sums = [None if line is None else _signed(xxhash.xxh64_intdigest(line, 42)) for line in lines]
-    topics = [None if line is None else topic_of(line) for line in lines]
-    return pa.RecordBatch.from_pydict(
-        {
-            "split": pa.array([split] * len(lines), pa.int64()),
-            "value": pa.array(lines, pa.binary()),
-            "checksum": pa.array(sums, pa.int64()),
-            "topic": pa.array(topics, pa.int32()),
-        }
+    topics = [None if line is None or line[:1].isdigit() else topic_of(line) for line in lines]
+    return (
+        pa.array(lines, pa.binary()),
+        pa.array(sums, pa.int64()),
+        pa.array(topics, pa.int32()),
     )
 
 

@@ -4,25 +4,28 @@ without plan, gates and results. So small that ten thousand of them can be playe
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash, split_starts
 from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.fold import SplitState
+from shipper.ledger.fold import Chunks, SplitState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed
 from shipper.ledger.records import CHUNKS, PARTITIONS
 from shipper.ledger.takeover import take_over
 from shipper.ledger.writing import lane_settings, patience_of
 from shipper.report.plan_result import PlannedFile
-from shipper.types import SplitId
+from shipper.types import LogRecord, SplitId
 from shipper.worker.order import LaneOptions, OrderedSplit, ShipOrder
 from tests.sim import ships
 from tests.sim.engine import FilesEngine
-from tests.sim.source import ROOT, SPLIT_BYTES
+from tests.sim.ships import Wrong, shown
+from tests.sim.source import ROOT, SPLIT_BYTES, topic_of
 from tests.sim.world import World
 
 _BATCH_BYTES, _CHUNK_BYTES = 20_000, 12_000
@@ -34,6 +37,7 @@ class LaneHistory(ships.History):
     def _set_up(self) -> None:
         super()._set_up()
         self._no_leases = self.world.chance(0.5)
+        self._has_last = self.world.chance(0.25)
         self.source.files.clear()
         self.source.written.clear()
         self.source.write(f"{ROOT}f.log", self.world.random.randint(1, 8))
@@ -47,10 +51,17 @@ class LaneHistory(ships.History):
     def _ledger_topic(self) -> str:
         return ships.cluster_of("one").ledger_topic("sim")
 
+    def _run_last(self, new: Callable[[], ships.Run]) -> None:
+        """Let most histories end where a run would take over: what it rests on is compared."""
+        if self._has_last:
+            super()._run_last(new)
+
     def _run(self, run: ships.Run) -> None:
+        files = [replace(file) for file in self.source.files.values()]
         try:
             self._ship(run)
             run.code = 0
+            self._refuse_missing({line for file in files for line in file.all_lines()})
         except ShipperError as error:
             self.world.tell(f"{run.name}: {error.message}")
             run.code = 1
@@ -105,8 +116,40 @@ class LaneHistory(ships.History):
                     raise ShipperError(receipt.error)
             ledger.decide(ask_committed(taken.chunks_end))
 
-    def _left_out(self) -> Counter[bytes]:
-        return Counter()
+    def _compare(self) -> None:
+        """Refuse doubled lines, and a ledger that says other than the topics."""
+        cluster = self.clusters["one"]
+        [log] = cluster.topics[self._ledger_topic].partitions[CHUNKS:]
+        chunks = Chunks("sim").feed(
+            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
+            for one in log.ended()
+        )
+        claimed: Counter[bytes] = Counter()
+        for split, state in chunks.splits.items():
+            lines = self.source.files[split.file.path].split(split.start, split.file.size_bytes)
+            for number, topic in enumerate(ships.TOPICS):
+                for run in state.intervals(topic):
+                    claimed.update(x for x in lines[run.first : run.end] if topic_of(x) == number)
+        if claimed != (found := self._found()):
+            raise Wrong(
+                f"doubled or unknown to the ledger {shown(found - claimed)}; claimed by it, and"
+                f" missing {shown(claimed - found)}"
+            )
+        if self._has_last:
+            self._refuse_missing(set(self.source.truth()))
+
+    def _found(self) -> Counter[bytes]:
+        topics = self.clusters["one"].topics
+        return Counter(
+            one.value or b""
+            for topic in ships.TOPICS
+            for part in topics[topic].partitions
+            for one in part.ended()
+        )
+
+    def _refuse_missing(self, lines: set[bytes]) -> None:
+        if missing := lines - self._found().keys():
+            raise Wrong(f"a run succeeded, and {shown(Counter(missing))} are missing")
 
 
 def play(world: World) -> None:

@@ -228,6 +228,7 @@ class Thread:
         finally:
             if World.current is not None:
                 self._ended.set()
+            del self._target, self._args, self._kwargs  # cycles are freed late
 
     def run(self) -> None:
         if self._target:
@@ -295,6 +296,10 @@ class Future:
             raise CancelledError
         return self._error
 
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is done, or for so long."""
+        return self._done.wait(timeout)
+
     def cancel(self) -> bool:
         if self._running or self._done.is_set():
             return False
@@ -360,9 +365,8 @@ class ThreadPoolExecutor:
         if cancel_futures:
             for future, *_ in self._waiting:
                 future.cancel()
-        if wait:
-            for worker in self._workers:
-                worker.join()
+        while wait and self._workers:
+            self._workers.pop(0).join()
 
     def __enter__(self) -> ThreadPoolExecutor:
         return self

@@ -5,6 +5,7 @@ Every line that was ever written says which it is, so that it can be told where 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -35,9 +36,10 @@ class SourceFile:
         return self.lines * LINE_BYTES
 
     def line(self, index: int) -> bytes:
-        if self.headed and index == 0:
-            return _HEADER
-        return f"file {self.number} line {index}".encode().ljust(LINE_BYTES - 1, b".")
+        return _HEADER if self.headed and index == 0 else _line(self.number, index)
+
+    def all_lines(self) -> list[bytes]:
+        return [self.line(index) for index in range(self.lines)]
 
     def split(self, start: int, size_bytes: int) -> list[bytes]:
         """Return the lines of the split that begins at byte ``start``, of a file of that size."""
@@ -46,9 +48,14 @@ class SourceFile:
         return [self.line(index) for index in range(first, end)]
 
 
+@functools.lru_cache(4096)
+def _line(number: int, index: int) -> bytes:
+    return f"file {number} line {index}".encode().ljust(LINE_BYTES - 1, b".")
+
+
 def topic_of(line: bytes) -> int:
     """Return the index of the topic that a line goes to."""
-    return line.rstrip(b".")[-1] % 2
+    return line[line.index(b".") - 1] % 2
 
 
 @dataclass
@@ -98,5 +105,4 @@ class SimSource:
     def truth(self) -> Iterator[bytes]:
         """Yield every line that was ever written, each as often as it was."""
         for file in self.written:
-            for index in range(file.lines):
-                yield file.line(index)
+            yield from file.all_lines()

@@ -70,6 +70,7 @@ class Fiber:
             self.call()
         finally:
             self.done = True
+            del self.call, self.greenlet  # cycles are freed late
 
 
 class World:
