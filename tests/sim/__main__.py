@@ -35,6 +35,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "schedule": partial(schedule.play, habits=ships.Habits(grows=True)),
     "renames": _habits(_RENAMES),
     "unasked": _habits(replace(_RENAMES, clusters=2, unasked=True)),
+    "topics": _habits(ships.Habits(remakes=True)),
     "headers": _habits(ships.Habits(headers=True)),
     "copies": _habits(replace(_RENAMES, copies=True)),
     "zombies": _habits(replace(_RENAMES, zombies=True)),

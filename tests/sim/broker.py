@@ -3,12 +3,13 @@
 Topics have ids, partitions, and a log with a start, a high watermark and a last stable offset. The
 coordinator knows the epoch and the state of each transactional.id, and aborts what times out. A
 batch that comes twice is written once. What ``model/README.md`` says under "How Kafka is modelled"
-is what this module does. The network in front of it is :mod:`tests.sim.network`.
+is what this module does. The network in front of it is :mod:`tests.sim.clients`.
 """
 
 from __future__ import annotations
 
 import base64
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,10 @@ _DEFAULTS = {
     "min.insync.replicas": "1",
     "retention.ms": "604800000",
 }
+
+
+#: Time over which brokers measure a quota.
+_QUOTA_SECONDS = 10.0
 
 
 def failed(name: str, text: str = "", *, fatal: bool = False, retriable: bool = False) -> Exception:
@@ -139,6 +144,8 @@ class Topic:
     id: str
     partitions: list[Partition]
     settings: dict[str, str]
+    forbidden: bool = False
+    """True while an ACL is missing."""
 
     @property
     def append_time(self) -> bool:
@@ -153,7 +160,8 @@ class Transaction:
     epoch: int = -1
     state: str = "Empty"
     commits: bool = False
-    partitions: set[tuple[str, int, str]] = field(default_factory=set)
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+    """By name: those of a topic that was made anew meanwhile count as the old one's."""
     timeout: float = 60.0
     began: int = 0
     """Number of the transaction, by which an old timer is told from a present one."""
@@ -171,6 +179,9 @@ class SimCluster:
         self.marker_seconds = marker_seconds
         self.down_until = 0.0
         """Nobody gets an answer before."""
+        self.quota = 0.0
+        """Bytes per second that all producers may write; 0: no limit."""
+        self._quota_used: deque[tuple[float, int]] = deque()
         self._producers = 0
 
     # Topics.
@@ -194,10 +205,19 @@ class SimCluster:
         self.world.tell(f"{self.name}: topic {name} gets a partition")
         self.topics[name].partitions.append(Partition())
 
+    def known(self, name: str) -> Topic:
+        """Return a topic. Raises KafkaException if it is not there, or an ACL is missing."""
+        found = self.topics.get(name)
+        if found is None:
+            raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
+        if found.forbidden:
+            raise failed("TOPIC_AUTHORIZATION_FAILED", "Broker: Topic authorization failed")
+        return found
+
     def partition(self, topic: str, number: int) -> Partition:
         """Return a partition. Raises KafkaException if it is not there or has no leader."""
-        known = self.topics.get(topic)
-        if known is None or number >= len(known.partitions):
+        known = self.known(topic)
+        if number >= len(known.partitions):
             raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
         found = known.partitions[number]
         if not found.has_leader:
@@ -213,20 +233,31 @@ class SimCluster:
         most = int(topic.settings["max.message.bytes"])
         if sum(len(key or b"") + len(value or b"") for key, value, *_ in batch.records) > most:
             raise failed("MSG_SIZE_TOO_LARGE", "Broker: Message size too large")
-        if batch.producer is not None and not self._is_open(batch, topic.id):
+        if batch.producer is not None and not self._is_open(batch):
             # Brokers ask the coordinator before a partition's first batch (KIP-890, part one).
             raise failed("INVALID_TXN_STATE", "Broker: the partition is not in the transaction")
         now_ms = int((EPOCH + self.world.seconds) * 1000)
         return where.append(batch, now_ms, append_time=topic.append_time)
 
-    def _is_open(self, batch: Batch, topic_id: str) -> bool:
+    def throttle(self, size: int) -> float:
+        """Return the seconds for which a response to ``size`` bytes throttles, as
+        ClientQuotaManager computes them: over ten seconds."""
+        if not self.quota:
+            return 0.0
+        now, used = self.world.seconds, self._quota_used
+        used.append((now, size))
+        while used[0][0] < now - _QUOTA_SECONDS:
+            used.popleft()
+        rate = sum(each for _, each in used) / _QUOTA_SECONDS
+        return max(0.0, (rate - self.quota) / self.quota * _QUOTA_SECONDS)
+
+    def _is_open(self, batch: Batch) -> bool:
         for one in self.transactions.values():
             if one.producer == batch.producer:
                 if batch.epoch < one.epoch:
                     raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch")
-                return one.state == "Ongoing" and (batch.topic, batch.partition, topic_id) in (
-                    one.partitions
-                )
+                where = (batch.topic, batch.partition)
+                return one.state == "Ongoing" and where in one.partitions
         return False
 
     # The coordinator.
@@ -260,7 +291,7 @@ class SimCluster:
             one.state, one.partitions = "Ongoing", set()
             one.began += 1
             self._time_out_later(one, transactional_id)
-        one.partitions |= {(topic, number, self.topics[topic].id) for topic, number in parts}
+        one.partitions.update(parts)
 
     def end(self, transactional_id: str, producer: int, epoch: int, *, commit: bool) -> None:
         """EndTxn. A copy that comes late ends whatever transaction of its epoch is open then."""
@@ -282,10 +313,11 @@ class SimCluster:
         one.state, one.commits = "PrepareCommit" if commit else "PrepareAbort", commit
 
         def mark() -> None:
-            for topic, number, topic_id in sorted(one.partitions):
-                known = self.topics.get(topic)
-                if known and known.id == topic_id:
-                    known.partitions[number].mark(one.producer, one.epoch, commit=commit)
+            for topic, number in sorted(one.partitions):
+                for part in (
+                    self.topics[topic].partitions[number:][:1] if topic in self.topics else ()
+                ):
+                    part.mark(one.producer, one.epoch, commit=commit)
             one.state = "Complete"
 
         self.world.at(self.world.random.random() * self.marker_seconds, mark)
@@ -319,6 +351,23 @@ class SimCluster:
             found.has_leader = True
 
         self.world.at(seconds, elect)
+
+    def remake(self, name: str, seconds: float) -> None:
+        """Delete a topic, and create it again after so long."""
+        before = self.topics[name]
+        self.delete(name)
+        self.world.at(seconds, lambda: self.create(name, len(before.partitions), before.settings))
+
+    def deny(self, name: str, seconds: float) -> None:
+        """Take the ACL of a topic away for so long."""
+        found = self.topics[name]
+        found.forbidden = True
+        self.world.tell(f"{self.name}: {name} is forbidden for {seconds:.0f} s")
+
+        def grant() -> None:
+            found.forbidden = False
+
+        self.world.at(seconds, grant)
 
     # For oracles.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 
-from tests.sim.broker import Batch, Record, SimCluster, Topic, failed
+from tests.sim.broker import Batch, Record, SimCluster, failed
 from tests.sim.primitives import Event, Future
 from tests.sim.world import World, world
 
@@ -135,10 +135,10 @@ class _Client(Network):
         )
 
     def _topic_metadata(self, name: str) -> Any:
-        known = self.cluster.topics.get(name)
-        if known is None:
-            error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-            return SimpleNamespace(partitions={}, error=error)
+        try:
+            known = self.cluster.known(name)
+        except KafkaException as error:
+            return SimpleNamespace(partitions={}, error=error.args[0])
         partitions = {
             number: SimpleNamespace(id=number, leader=0 if part.has_leader else -1, replicas=[0])
             for number, part in enumerate(known.partitions)
@@ -244,6 +244,8 @@ class Consumer(_Client):
             _, end, stable = part.stale
         if self._position == OFFSET_END:
             self._position = stable
+        if self._position > end:  # the topic was made anew
+            raise failed("_AUTO_OFFSET_RESET", "Broker: Offset out of range")
         return part.committed(self._position, stable, 200), end, stable
 
     def get_watermark_offsets(
@@ -298,7 +300,7 @@ class AdminClient(_Client):
         include_authorized_operations: bool = False,
     ) -> dict[str, Future]:
         def described(name: str) -> Any:
-            known = self._known(name)
+            known = self.cluster.known(name)
             partitions = [
                 SimpleNamespace(
                     id=number, leader=SimpleNamespace(id=0) if part.has_leader else None
@@ -309,15 +311,9 @@ class AdminClient(_Client):
 
         return self._futures(topics.topic_names, described, request_timeout)
 
-    def _known(self, name: str) -> Topic:
-        known = self.cluster.topics.get(name)
-        if known is None:
-            raise failed("UNKNOWN_TOPIC_OR_PART", "Broker: Unknown topic or partition")
-        return known
-
     def describe_configs(self, resources: Any, *, request_timeout: float = 15) -> dict[Any, Future]:
         def described(one: Any) -> Any:
-            settings = self._known(one.name).settings
+            settings = self.cluster.known(one.name).settings
             return {key: SimpleNamespace(value=value) for key, value in settings.items()}
 
         return self._futures(resources, described, request_timeout)
@@ -370,6 +366,7 @@ class Producer(_Client):
         self._changed = Event()
         self._ending: tuple[bool, Future] | None = None
         self._sent = 0
+        self._muted_until = 0.0
 
     # Records.
 
@@ -441,8 +438,11 @@ class Producer(_Client):
             if self._abortable is not None or self._fatal is not None:
                 raise failed("_PURGE_QUEUE", "Local: Purged in queue")
             try:
+                self._stay_muted()
                 what = f"batch {batch.number} of {self._id or 'a log'} to {batch.topic}"
-                return int(self.ask(lambda: self.cluster.write(batch), what))
+                first = int(self.ask(lambda: self.cluster.write(batch), what))
+                self._hear_throttling(batch)
+                return first
             except Lost:
                 pass
             except KafkaException as error:
@@ -453,6 +453,17 @@ class Producer(_Client):
             if world().seconds >= until:
                 raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
             world().sleep(_RETRY_SECONDS)
+
+    def _hear_throttling(self, batch: Batch) -> None:
+        """Hear how long the broker reads nothing more from this connection."""
+        seconds = self.cluster.throttle(sum(len(each[1] or b"") for each in batch.records))
+        if seconds and (told := self.settings.get("throttle_cb")):
+            self._muted_until = world().seconds + seconds
+            self._reports.append(lambda: told(SimpleNamespace(throttle_time=seconds)))
+
+    def _stay_muted(self) -> None:
+        if self._muted_until > world().seconds:
+            world().sleep(self._muted_until - world().seconds)
 
     def _add(self, where: tuple[str, int], until: float) -> None:
         while where not in self._added:
@@ -575,6 +586,7 @@ class Producer(_Client):
             future.set_result(None)
             return
         what = f"{'commit' if commit else 'abort'} of {self._id}, epoch {self._epoch}"
+        self._stay_muted()
         while True:
             try:
                 self.ask(

@@ -13,19 +13,19 @@ from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash, split_starts
 from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
-from shipper.ledger.fold import Chunks, SplitState
+from shipper.ledger.fold import SplitState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed
 from shipper.ledger.records import CHUNKS, PARTITIONS
 from shipper.ledger.takeover import take_over
 from shipper.ledger.writing import lane_settings, patience_of
 from shipper.report.plan_result import PlannedFile
-from shipper.types import LogRecord, SplitId
+from shipper.types import SplitId
 from shipper.worker.order import LaneOptions, OrderedSplit, ShipOrder
 from tests.sim import ships
 from tests.sim.engine import FilesEngine
 from tests.sim.ships import Wrong, shown
-from tests.sim.source import ROOT, SPLIT_BYTES, topic_of
+from tests.sim.source import ROOT, SPLIT_BYTES
 from tests.sim.world import World
 
 _BATCH_BYTES, _CHUNK_BYTES = 20_000, 12_000
@@ -118,18 +118,7 @@ class LaneHistory(ships.History):
 
     def _compare(self) -> None:
         """Refuse doubled lines, and a ledger that says other than the topics."""
-        cluster = self.clusters["one"]
-        [log] = cluster.topics[self._ledger_topic].partitions[CHUNKS:]
-        chunks = Chunks("sim").feed(
-            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
-            for one in log.ended()
-        )
-        claimed: Counter[bytes] = Counter()
-        for split, state in chunks.splits.items():
-            lines = self.source.files[split.file.path].split(split.start, split.file.size_bytes)
-            for number, topic in enumerate(ships.TOPICS):
-                for run in state.intervals(topic):
-                    claimed.update(x for x in lines[run.first : run.end] if topic_of(x) == number)
+        claimed = self.claimed("one")
         if claimed != (found := self._found()):
             raise Wrong(
                 f"doubled or unknown to the ledger {shown(found - claimed)}; claimed by it, and"

@@ -27,9 +27,12 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
+from shipper.ledger.fold import Chunks, covered
+from shipper.ledger.records import CHUNKS, ChunkValue
 from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import RunFolder
+from shipper.types import LogRecord
 from shipper.windows.window import Window
 from tests.sim import clients
 from tests.sim.broker import SimCluster
@@ -87,6 +90,8 @@ class Habits:
     """True if a renamed file may at once be copied, with its time."""
     names: bool = False
     """True if people run files by name, also while a cluster is away. For schedules."""
+    remakes: bool = False
+    """True if topics are deleted and made anew. Lost records are sent again."""
     headers: bool = False
     """True if files begin with one and the same header. Some have no more than that. Files that
     were shipped are removed."""
@@ -119,6 +124,7 @@ def _pipeline(
                 "lease_wait": "40s",
                 "metadata_wait": "30s",
                 "transaction_timeout": "10s",
+                "on_recreated": "resend",
             },
             "runner": {"cores": tasks},
             "runs_uri": "memory://runs",
@@ -246,15 +252,34 @@ class History:
             self._write(f"{ROOT}f{number}.log")
 
     def _change_topic(self, cluster: SimCluster, name: str) -> None:
-        """Give a topic one more partition or another limit of messages, or take a leader away."""
-        chance, topic = self.world.random, cluster.topics[name]
-        what = chance.choice(("partition", "limit", "leader"))
+        """Change a topic, or who may write to it, or how fast."""
+        chance, topic = self.world.random, cluster.topics.get(name)
+        if topic is None:
+            return
+        what = chance.choice(
+            (
+                "partition",
+                "limit",
+                "leader",
+                "acl",
+                "quota",
+                *(("remake",) * 3 * self.habits.remakes),
+            )
+        )
         if what == "partition" and len(topic.partitions) < 5:
             cluster.grow(name)
         elif what == "limit":
             topic.settings["max.message.bytes"] = chance.choice(("6000", "9000", "1048588"))
         elif what == "leader":
             cluster.lose_leader(name, chance.randrange(len(topic.partitions)), 12.0)
+        elif what == "acl":
+            denied = chance.choice((name, cluster_of(cluster.name).ledger_topic("sim")))
+            if denied in cluster.topics:
+                cluster.deny(denied, chance.choice((3.0, 12.0, 40.0)))
+        elif what == "quota":
+            cluster.quota = chance.choice((0.0, 4e3, 2e4))
+        elif what == "remake":
+            cluster.remake(name, chance.choice((0.0, 1.0, 20.0)))
 
     def _write(self, path: str) -> None:
         chance, headed = self.world.random, self.habits.headers
@@ -270,8 +295,11 @@ class History:
         for cluster in self.clusters.values():
             cluster.down_until = 0.0
             for topic in cluster.topics.values():
+                topic.forbidden = False
                 for part in topic.partitions:
-                    part.stale = None
+                    part.stale, part.has_leader = None, True
+        while any(topic not in one.topics for one in self.clusters.values() for topic in TOPICS):
+            runtime.sleep(1.0)
 
     def _begin(self, run: Run) -> tuple[Fiber, Process]:
         process = Process(f"{run.name}.driver")
@@ -415,6 +443,8 @@ class History:
         one that is gone. No file may be doubled."""
         wanted = Counter(self.source.truth())
         named = self._left_out()
+        if self.habits.remakes:  # nobody can notice a loss where brokers did not tell a topic's id
+            named += self.claimed("one", lambda chunk: chunk.topic_id is None)
         headers = [file for file in self.source.written if file.headed and file.lines == 1]
         named.update(file.line(0) for file in headers[1:])
         for name, cluster in self.clusters.items():
@@ -426,6 +456,27 @@ class History:
             for number, topic in enumerate(TOPICS):
                 if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
+
+    def claimed(
+        self, name: str, counts: Callable[[ChunkValue], object] = lambda chunk: True
+    ) -> Counter[bytes]:
+        """Return the lines that a cluster's ledger says are in its topics; only of some chunks."""
+        ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
+        chunks = Chunks("sim").feed(
+            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
+            for one in ledger.partitions[CHUNKS].ended()
+        )
+        return Counter(
+            line
+            for split, state in chunks.splits.items()
+            for of, chunk in state.chunks.items()
+            if of.topic and counts(chunk)
+            for run in covered(of.first, chunk)
+            for line in self.source.files[split.file.path].split(
+                split.start, split.file.size_bytes
+            )[run.first : run.end]
+            if topic_of(line) == TOPICS.index(of.topic)
+        )
 
     def _left_out(self) -> Counter[bytes]:
         """Return the lines of files that the last run named as left out, and may."""
