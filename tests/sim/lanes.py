@@ -69,7 +69,7 @@ class LaneHistory(ships.History):
     def _ship(self, run: ships.Run) -> None:
         """Ship the file: lease, takeover, tasks, and what the ledger holds then."""
         cluster = ships.cluster_of("one")
-        pipeline = ships.pipeline_of(ships.Run("any"), self.names)
+        pipeline = ships.pipeline_of(2, 2, ("one",))
         ledger = LedgerLog(ClusterClient(cluster), cluster, "sim", patience=patience_of(pipeline))
         settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
         files = [  # as a plan lists them: what comes later is a later run's
@@ -127,8 +127,8 @@ class LaneHistory(ships.History):
         if self._has_last:
             self._refuse_missing(set(self.source.truth()))
 
-    def _found(self) -> Counter[bytes]:
-        topics = self.clusters["one"].topics
+    def _found(self, name: str = "one") -> Counter[bytes]:
+        topics = self.clusters[name].topics
         return Counter(
             one.value or b""
             for topic in ships.TOPICS

@@ -11,7 +11,7 @@ import datetime as dt
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,12 +27,14 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
-from shipper.ledger.fold import Chunks, covered
+from shipper.ledger.codec import decode_sound
+from shipper.ledger.fold import ChunkOfSplit, Chunks, covered, invalidations_in
 from shipper.ledger.records import CHUNKS, ChunkValue
 from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
+from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
-from shipper.types import LogRecord
+from shipper.types import LogRecord, SplitId
 from shipper.windows.window import Window
 from tests.sim import clients
 from tests.sim.broker import SimCluster
@@ -90,6 +92,20 @@ class Habits:
     """True if a renamed file may at once be copied, with its time."""
     names: bool = False
     """True if people run files by name, also while a cluster is away. For schedules."""
+    reships: bool = False
+    """True if some runs send again what is there."""
+    ordered: bool = False
+    """True if the lines of a file keep their order."""
+    objects: bool = False
+    """True if files are objects, with ETags, and are written over."""
+    packs: bool = False
+    """True if files are also compressed."""
+    breaks: bool = False
+    """True if listings and streams of lines break off."""
+    moves: bool = False
+    """True if the whole folder moves."""
+    loses_ledger: bool = False
+    """True if the ledger's topic may be deleted, or made anew."""
     remakes: bool = False
     """True if topics are deleted and made anew. Lost records are sent again."""
     headers: bool = False
@@ -98,15 +114,22 @@ class Habits:
 
 
 @functools.cache
-def _pipeline(
-    tasks: int, lanes: int, clusters: tuple[str, ...], on_replaced: str, scheduled: bool
+def pipeline_of(
+    tasks: int,
+    lanes: int,
+    clusters: tuple[str, ...],
+    on_replaced: str = "continue",
+    ordering: str = "none",
+    root: str = ROOT,
+    *,
+    scheduled: bool = False,
 ) -> Pipeline:
     by_time = {"window_by": "modified", "lookback": "15m"} if scheduled else {}
     return Pipeline.model_validate(
         {
             "pipeline": "sim",
             "source": {
-                "path": ROOT,
+                "path": root,
                 "split_size": f"{SPLIT_BYTES}B",
                 "settle": "0s",
                 "on_replaced": on_replaced,
@@ -120,6 +143,7 @@ def _pipeline(
                 "chunk_size": "10kB",
                 "batch_size": "5kB",
                 "lanes": lanes,
+                "ordering": ordering,
                 "lease": "5s",
                 "lease_wait": "40s",
                 "metadata_wait": "30s",
@@ -130,12 +154,6 @@ def _pipeline(
             "runs_uri": "memory://runs",
         }
     )
-
-
-def pipeline_of(
-    run: Run, clusters: Sequence[str], on_replaced: str = "continue", *, scheduled: bool = False
-) -> Pipeline:
-    return _pipeline(run.tasks, run.lanes, tuple(clusters), on_replaced, scheduled)
 
 
 @functools.cache
@@ -150,10 +168,11 @@ class History:
         self.world, self.habits = world, habits
         self.names = ["one", "two"][: habits.clusters]
         self.clusters = {name: SimCluster(world, name) for name in self.names}
-        self.source = SimSource(world)
+        self.source = SimSource(world, has_etags=habits.objects, breaks=habits.breaks)
         self.runs: list[Run] = []
         self._numbers = itertools.count()
         self._hurts = True
+        self._lost_ledger = False
         self._delivered: set[str] = set()
         """Paths of files that a run without fault had, so that they may be removed."""
         chance = world.random
@@ -163,7 +182,9 @@ class History:
             self._kill_share = 0.0
         if "pauses" in world.without:
             self._pause_share = 0.0
-        self._on_replaced = chance.choice(("continue", "fail")) if habits.headers else "continue"
+        self._on_replaced = "continue"
+        if habits.headers or habits.objects:
+            self._on_replaced = chance.choice(("continue", "fail" if habits.headers else "reship"))
 
     @property
     def _counts_of_runs(self) -> tuple[int, int]:
@@ -187,7 +208,10 @@ class History:
             self._trouble()
         self._wait_for(begun)
         self._heal()
-        self._run_last(lambda: Run("last", tasks=1, lanes=1))
+        if self._lost_ledger:
+            self._refuse_doubled(Counter(self.source.truth()))
+        options = {"new_ledger": self._lost_ledger}
+        self._run_last(lambda: Run("last", tasks=1, lanes=1, options=options))
         self._compare()
 
     def _run_last(self, new: Callable[[], Run]) -> None:
@@ -198,12 +222,20 @@ class History:
             self._wait_for([self._begin(self.last)])
             if not self.last.code:
                 return
-            if not late:
+            if self.source.is_misread and "reship" not in self.last.options:
+                options = {"reship": True, "reship_reason": "it was misread"}
+                new = partial(Run, "reship", tasks=1, lanes=1, options=options)
+            elif not late:
                 raise Wrong(f"a healthy run failed: exit code {self.last.code}")
             runtime.sleep(clients.Network.late_seconds)
 
     def _new_run(self, name: str) -> Run:
         run = Run(name, self.world.random.randint(1, 2), self.world.random.randint(1, 2))
+        if self.habits.reships and self.world.chance(0.5):
+            run.options = {"reship": True, "reship_reason": "asked for"}
+        for before in self.runs:
+            if before.name == name:
+                run.options = before.options
         self.runs.append(run)
         return run
 
@@ -288,12 +320,12 @@ class History:
 
     def _heal(self) -> None:
         """End all faults."""
-        self._hurts = False
+        self._hurts = self.source.breaks = False
         network = clients.Network
         network.lost_requests = network.lost_answers = 0.0
         network.latency = 0.002
         for cluster in self.clusters.values():
-            cluster.down_until = 0.0
+            cluster.down_until = cluster.quota = 0.0
             for topic in cluster.topics.values():
                 topic.forbidden = False
                 for part in topic.partitions:
@@ -346,17 +378,32 @@ class History:
             self.source.grow(path, chance.randint(1, 20))
         if self.habits.rotates and chance.random() < 0.5:
             self._rotate()
+        if self.habits.loses_ledger and not self._lost_ledger and chance.random() < 0.5:
+            self._lose_ledger()
+        if self.habits.objects and chance.random() < 0.7:
+            self.source.overwrite(chance.choice(sorted(self.source.files)))
+        if self.habits.moves and chance.random() < 0.5:
+            self.source.move(f"file:///moved{next(self._numbers)}/")
         if self.habits.headers:
             for path in [path for path in self._delivered if chance.random() < 0.5]:
                 self._delivered.remove(path)
                 self.source.remove(path)
         if chance.random() < 0.3 or not self.source.files:
-            self._write(f"{ROOT}n{len(self.source.written)}.log")
+            self._write(f"{self.source.root}n{len(self.source.written)}.log")
+
+    def _lose_ledger(self) -> None:
+        cluster, topic = self.clusters["one"], cluster_of("one").ledger_topic("sim")
+        if topic in cluster.topics:
+            self._lost_ledger = True
+            is_made_anew = self.world.chance(0.5)
+            cluster.remake(topic, 1.0) if is_made_anew else cluster.delete(topic)
 
     def _rotate(self) -> None:
         while not self.habits.while_listed and any(not one.dead for one in self.source.listed_by):
             runtime.sleep(0.1)
         path = self.world.random.choice(sorted(self.source.files))
+        if self.habits.packs and not path.endswith(".gz") and self.world.chance(0.5):
+            return self.source.pack(path)
         name, number = path.removeprefix(ROOT).partition(".")[0], next(self._numbers)
         # The new name is listed right behind the old one, or behind all others.
         to = f"{ROOT}{name}.old{number}" if self.world.chance(0.5) else f"{ROOT}z{number}.{name}"
@@ -383,6 +430,7 @@ class History:
             raise
         self.world.tell(f"{run.name} ended with {run.code}")
         if run.code == 0:
+            self._refuse_untrue_figures(run)
             self._delivered |= there & set(self.source.files)
 
     @property
@@ -435,7 +483,9 @@ class History:
         )
 
     def _pipeline(self, run: Run) -> Pipeline:
-        return pipeline_of(run, self.names, self._on_replaced)
+        ordering = "file" if self.habits.ordered else "none"
+        of_run = run.tasks, run.lanes, tuple(self.names)
+        return pipeline_of(*of_run, self._on_replaced, ordering, self.source.root)
 
     def _compare(self) -> None:
         """Compare each topic with the truth. A file that was renamed or has grown may be missing if
@@ -447,29 +497,68 @@ class History:
             named += self.claimed("one", lambda chunk: chunk.topic_id is None)
         headers = [file for file in self.source.written if file.headed and file.lines == 1]
         named.update(file.line(0) for file in headers[1:])
+        named.update(line for file in self.source.written if file.gone for line in file.all_lines())
+        copies = (
+            1
+            + self.source.is_misread
+            + self._lost_ledger
+            + len({run.name for run in self.runs if run.options.get("reship")})
+        )
+        most = Counter({line: count * copies for line, count in wanted.items()})
+        self._refuse_doubled(most)
         for name, cluster in self.clusters.items():
-            found = Counter(line for topic in TOPICS for line in cluster.values(topic))
-            if doubled := found - wanted:
-                raise Wrong(f"{name}: doubled {shown(doubled)}")
+            found = self._found(name)
+            if self.habits.reships and (claimed := self.claimed(name)) != wanted:
+                raise Wrong(f"{name}: doubled in the ledger {shown(claimed - wanted)}")
+            if self.habits.ordered:
+                self._refuse_disorder(name)
             if behind := wanted - found - named:
                 raise Wrong(f"{name}: missing {shown(behind)}")
             for number, topic in enumerate(TOPICS):
                 if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
 
+    def _found(self, name: str) -> Counter[bytes]:
+        return Counter(line for topic in TOPICS for line in self.clusters[name].values(topic))
+
+    def _refuse_doubled(self, most: Counter[bytes]) -> None:
+        for name in self.names:
+            if doubled := self._found(name) - most:
+                raise Wrong(f"{name}: doubled {shown(doubled)}")
+
+    def _refuse_untrue_figures(self, run: Run) -> None:
+        """Raise Wrong if the results of a run that succeeded say other than the ledger what the run
+        has sent. What a later run takes back or sends again counts there alone."""
+        if self.habits.reships or self.habits.objects or self.habits.remakes:
+            return
+        for name in self.names:
+            ship = self._context(run).folder.need(f"ship.{name}", ShipResult)
+            sent = Counter[str]()
+            for _, of, chunk in self._chunks(name):
+                if chunk.generation in ship.generations:
+                    sent[of.topic] += chunk.records
+            said = {one.topic: one.delivered for one in ship.topics if one.delivered}
+            if said != (came := {topic: count for topic, count in sent.items() if topic}):
+                raise Wrong(f"{name}: {run.name} says that it sent {said}, the ledger {came}")
+
+    def _refuse_disorder(self, name: str) -> None:
+        """Raise Wrong if a partition has lines of a file in another order than the file."""
+        for topic in TOPICS:
+            for part in self.clusters[name].topics[topic].partitions:
+                last: dict[str, int] = {}
+                for one in part.ended():
+                    _, file, _, line = (one.value or b"").rstrip(b".").decode().split()
+                    if int(line) < last.get(file, -1):
+                        raise Wrong(f"{name}: {topic} has line {line} of file {file} too late")
+                    last[file] = int(line)
+
     def claimed(
         self, name: str, counts: Callable[[ChunkValue], object] = lambda chunk: True
     ) -> Counter[bytes]:
         """Return the lines that a cluster's ledger says are in its topics; only of some chunks."""
-        ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
-        chunks = Chunks("sim").feed(
-            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
-            for one in ledger.partitions[CHUNKS].ended()
-        )
         return Counter(
             line
-            for split, state in chunks.splits.items()
-            for of, chunk in state.chunks.items()
+            for split, of, chunk in self._chunks(name)
             if of.topic and counts(chunk)
             for run in covered(of.first, chunk)
             for line in self.source.files[split.file.path].split(
@@ -477,6 +566,19 @@ class History:
             )[run.first : run.end]
             if topic_of(line) == TOPICS.index(of.topic)
         )
+
+    def _chunks(self, name: str) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
+        """Yield what a cluster's ledger says, without what was taken back."""
+        ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
+        records = [
+            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
+            for one in ledger.partitions[CHUNKS].ended()
+        ]
+        over = invalidations_in(decode_sound("sim", CHUNKS, records, {}))
+        chunks = Chunks("sim", over).feed(records)
+        for split, state in chunks.splits.items():
+            for of, chunk in state.chunks.items():
+                yield split, of, chunk
 
     def _left_out(self) -> Counter[bytes]:
         """Return the lines of files that the last run named as left out, and may."""

@@ -30,10 +30,17 @@ class SourceFile:
     """True if the first line is a header, which each file with one begins with."""
     moved: bool = False
     """True if a run may leave it out by name: it was ever renamed, has grown, or is like others."""
+    packed: bool = False
+    """True if it was compressed."""
+    etag: str = ""
+    since: float = 0.0
+    """Virtual time since which it is as it is."""
+    gone: bool = False
+    """True if another one was written over it."""
 
     @property
     def size_bytes(self) -> int:
-        return self.lines * LINE_BYTES
+        return 100 + 50 * self.lines if self.packed else self.lines * LINE_BYTES
 
     def line(self, index: int) -> bytes:
         return _HEADER if self.headed and index == 0 else _line(self.number, index)
@@ -44,7 +51,7 @@ class SourceFile:
     def split(self, start: int, size_bytes: int) -> list[bytes]:
         """Return the lines of the split that begins at byte ``start``, of a file of that size."""
         first = start // LINE_BYTES
-        end = min(first + SPLIT_LINES, size_bytes // LINE_BYTES)
+        end = self.lines if self.packed else min(first + SPLIT_LINES, size_bytes // LINE_BYTES)
         return [self.line(index) for index in range(first, end)]
 
 
@@ -68,6 +75,12 @@ class SimSource:
     """Every file that ever was: the truth."""
     listed_by: list[Process] = field(default_factory=list)
     """Processes that list the folder now."""
+    has_etags: bool = False
+    breaks: bool = False
+    """True if listings and streams of lines may break off."""
+    is_misread: bool = False
+    """True if a task was told of an end that came too early."""
+    root: str = ROOT
 
     def _now_ms(self) -> int:
         return int((EPOCH + self.world.seconds) * 1000)
@@ -75,22 +88,43 @@ class SimSource:
     def write(self, path: str, lines: int, *, headed: bool = False) -> SourceFile:
         """Write a new file at ``path``."""
         file = SourceFile(len(self.written), lines, self._now_ms(), headed)
+        file.since = self.world.seconds
         self.world.tell(f"{path} is written: file {file.number}, {lines} lines")
+        if path in self.files:
+            self.files[path].gone = True
         self.files[path] = file
         self.written.append(file)
+        if self.has_etags:
+            file.etag = f"etag {file.number}"
         return file
+
+    def overwrite(self, path: str) -> None:
+        """Write another content of the same size over a file, within the same moment."""
+        before = self.files[path]
+        self.write(path, before.lines).modified_ms = before.modified_ms
+
+    def pack(self, path: str) -> None:
+        """Compress a file, which keeps its time."""
+        self.rename(path, f"{path}.gz")
+        self.files[f"{path}.gz"].packed = True
+
+    def move(self, root: str) -> None:
+        """Let the folder lie elsewhere from now on."""
+        self.world.tell(f"the folder is {root} from now on")
+        self.files = {root + path.removeprefix(self.root): f for path, f in self.files.items()}
+        self.root = root
 
     def grow(self, path: str, lines: int) -> None:
         file = self.files[path]
         file.lines += lines
-        file.moved = True
+        file.moved, file.since = True, self.world.seconds
         file.modified_ms = max(self._now_ms(), file.modified_ms + 1)
         self.world.tell(f"{path} grows to {file.lines} lines")
 
     def rename(self, path: str, to: str) -> None:
         self.world.tell(f"{path} is renamed to {to}")
         self.files[to] = self.files.pop(path)
-        self.files[to].moved = True
+        self.files[to].moved, self.files[to].since = True, self.world.seconds
 
     def copy(self, path: str, to: str) -> None:
         """Write the content of ``path`` to ``to`` as well, with its time (``cp -p``)."""
