@@ -341,6 +341,15 @@ class ClusterShip:
         if unknown := [file for file in files if file.unknown]:
             self._context.engine.look_at(unknown)
 
+    def _look_for(self, replaced: Sequence[FileId]) -> None:
+        """Look whether the files that are to take the place of others are as planned. If not, the
+        ledger may hold what is there now, sent by a run with a later plan."""
+        files = self._planned(replaced)
+        there = self._context.engine.look_for([file.path for file in files]) if files else {}
+        for file in files:
+            if (there[file.path].id, there[file.path].etag) != (file.id, file.etag):
+                file.problem, file.passing = "it was replaced after the plan was made", True
+
     def _note_aliases(self, matched: Sequence[FileDecision], taken: Takeover) -> None:
         """Write into the ledger which files are others. Raises ClusterError."""
         ledger = self._ledger
@@ -497,6 +506,7 @@ class ClusterShip:
         for one in found.each:
             self._of_id[one.file].begins = one.begins
         self._engine_looks_at(self._planned(found.left))
+        self._look_for([one.file for one in found.each if one.void and one.rule != "reship"])
         self._unreadable = [file for file in self._planned(found.left) if file.problem]
         return found.without({file.id for file in self._unreadable})
 
