@@ -372,9 +372,7 @@ def repair(
     ledger = open_to_change(config, pipeline, cluster)
     place = PartitionOffset(int(found[1]), int(found[2]))
     run_id = f"repair-{new_run_id()}"
-    done = mend(
-        ledger.log, ledger.cluster, ledger.pipeline, place, run_id, forget=forget, say=err.say
-    )
+    done = mend(ledger.log, ledger.pipeline, place, run_id, forget=forget, say=err.say)
     if as_json:
         print_json(dataclasses.asdict(done))
     else:
@@ -386,28 +384,33 @@ def repair(
         out.say(f"{done.place} of {ledger.log.topic} ({done.why}) is repaired. {new}.")
 
 
+Before = Annotated[
+    str,
+    typer.Option("--before", help="A date, or an age: windows that ended by then are moved."),
+]
+Local = Annotated[
+    bool,
+    typer.Option(
+        "--local",
+        help="Allow a folder of this machine. Every machine that ships must then share it.",
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Allow --before in the future, which moves every window."),
+]
+
+
 @app.command(
     epilog="Examples: `shipper ledger archive web_access --before 90d` · `shipper ledger archive "
     "web_access --before 2026-08-01`"
 )
 def archive(
     pipeline: PipelineName,
-    before: Annotated[
-        str,
-        typer.Option("--before", help="A date, or an age: windows that ended by then are moved."),
-    ],
+    before: Before,
     cluster: ClusterName = None,
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local",
-            help="Allow a folder of this machine. Every machine that ships must then share it.",
-        ),
-    ] = False,
-    yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Allow --before in the future, which moves every window."),
-    ] = False,
+    local: Local = False,
+    yes: Yes = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -438,7 +441,6 @@ def archive(
     done = move_to_archive(
         ledger.log,
         ledger.folder,
-        ledger.cluster,
         ledger.pipeline,
         moment,
         f"archive-{new_run_id()}",

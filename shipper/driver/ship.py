@@ -62,7 +62,7 @@ from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
-from shipper.ledger.records import Alias
+from shipper.ledger.records import Alias, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, write_as_lane
 from shipper.report.markup import plural
@@ -261,10 +261,7 @@ class ClusterShip:
         taken = take_over(
             self._ledger,
             self._preflight.settings,
-            self._cluster.name,
-            self._context.folder.run_id,
-            tasks,
-            lanes,
+            Generation(self._context.folder.run_id, tasks, lanes),
             [file.path for file in self._seen],
             lease=self._lease,
             fences=self._fences,

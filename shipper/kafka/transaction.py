@@ -239,19 +239,18 @@ class Transactions:
         self,
         settings: LaneSettings,
         transactional_id: str,
-        topic: str,
+        topics: Sequence[str],
         right: RightToShip[Any],
         *,
-        also: Sequence[str] = (),
         before_fencing: Callable[[], None] = _nothing,
         stop: Callable[[], None] = _nothing,
     ) -> None:
-        """Make the lane's producer. Args: topic: any that exists. also: topics that will be written
-        to, as far as known. before_fencing: called when connected, before anybody is fenced; may
+        """Make the lane's producer. Args: topics: those that will be written to, as far as known;
+        the first exists. before_fencing: called when connected, before anybody is fenced; may
         wait. stop: raises if the caller is to stop; asked between retries."""
         self._settings = settings
         self._id = transactional_id
-        self._topics = (topic, *also[:_MOST_LOOKED_UP])
+        self._topics = tuple(topics[: 1 + _MOST_LOOKED_UP])
         self._right = right
         self._before_fencing = before_fencing
         self._stop = stop

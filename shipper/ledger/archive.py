@@ -18,7 +18,6 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import plural
 from shipper.errors import ClusterError, WindowError
@@ -29,11 +28,9 @@ from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import Alias, Archive, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
 from shipper.ledger.takeover import sole_run
-from shipper.ledger.writing import lane_settings, write_as_lane
+from shipper.ledger.writing import write_as_lane
 from shipper.types import EncodedRecord, LogRecord
 from shipper.windows.window import parse_window
-
-_BATCH_BYTES = 500_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class ArchiveResult:
 def archive(
     ledger: LedgerLog,
     folder: LedgerFolder,
-    cluster: Cluster,
     pipeline: Pipeline,
     before: dt.datetime,
     run_id: str,
@@ -62,8 +58,7 @@ def archive(
 ) -> ArchiveResult:
     """Move the records of windows that ended by ``before`` to the archive. Raises
     ClusterError, Superseded, OSError."""
-    settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
-    with sole_run(ledger, settings, cluster, pipeline, run_id, say) as generation:
+    with sole_run(ledger, pipeline, run_id, say) as (generation, settings):
         read = ledger.decide(ask_files()).answer
         chosen = old_chunks(pipeline.key, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.key, read)) - len(chosen)
@@ -71,10 +66,12 @@ def archive(
             found = read.files.archived()
             where = f"{folder.archives.uri}/{found.manifest}" if found else None
             return ArchiveResult(0, 0, left, found.entries if found else 0, where)
-        named = write_archive(folder, ledger, read, chosen, before, generation, run_id)
+        written = write_archive(folder, ledger, read, chosen)
+        until = f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        named = Archive(*written, until, generation, run_id)
         say(
-            f"{cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; removing "
-            f"{len(chosen)} from {ledger.topic}"
+            f"{ledger.cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; "
+            f"removing {len(chosen)} from {ledger.topic}"
         )
         marker = encode_archive(pipeline.key, named)
         over = [EncodedRecord(record.key, None) for record in chosen]
@@ -131,12 +128,10 @@ def write_archive(
     ledger: LedgerLog,
     read: LedgerRecords,
     chosen: Iterable[LogRecord],
-    before: dt.datetime,
-    generation: int,
-    run_id: str,
-) -> Archive:
+) -> tuple[str, str, int]:
     """Write the earlier archive with ``chosen`` on top, as new files beside the old ones, and read
-    all of them back. Raises ClusterError."""
+    all of them back. Return its manifest's name and SHA-256, and its number of records. Raises
+    ClusterError."""
     pipeline, store = ledger.pipeline, folder.archives
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:
@@ -156,11 +151,4 @@ def write_archive(
             "was not changed. Run the command again.",
             code="SHIP-507",
         ) from why
-    return Archive(
-        written.name,
-        written.sha256,
-        records,
-        f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
-        generation,
-        run_id,
-    )
+    return written.name, written.sha256, records

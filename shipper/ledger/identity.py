@@ -60,7 +60,7 @@ class LedgerIdentity:
             return
         ledger = self.ledger
         raise LedgerGone(
-            f"cluster {ledger.cluster}: {gone}, and pipeline {ledger.pipeline} has shipped "
+            f"cluster {ledger.cluster.name}: {gone}, and pipeline {ledger.pipeline} has shipped "
             f"before ({before.says}). Nothing was sent: without its ledger, shipper would send "
             "every file again. Restore the topic, or find out why this user cannot see it. If "
             "the ledger is lost for good, run once with `--new-ledger`: every file of every "
@@ -139,7 +139,7 @@ class LedgerIdentity:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(
-                f"cluster {self.ledger.cluster}: {self._path} cannot be read "
+                f"cluster {self.ledger.cluster.name}: {self._path} cannot be read "
                 f"({type(error).__name__}). This file holds the identity of the ledger of "
                 f"{self.ledger.pipeline}. Nothing was sent. Restore the file from a backup. "
                 f"Or remove the file, if the topic {self.ledger.topic} is still the same one.",

@@ -192,7 +192,7 @@ class LedgerLog:
         """Make the log. ``control_from``: a generation; the control partition is then read from
         there on."""
         self._client = client
-        self._cluster = cluster
+        self.cluster = cluster
         self._folder = folder
         self.pipeline = pipeline
         self.topic = cluster.ledger_topic(pipeline)
@@ -237,7 +237,7 @@ class LedgerLog:
         """Return the same ledger, which skips these damaged records: to look for damage, or to
         repair it."""
         other = LedgerLog(
-            self._client, self._cluster, self.pipeline, self._folder, patience=self._patience
+            self._client, self.cluster, self.pipeline, self._folder, patience=self._patience
         )
         other._ignored = frozenset(places)
         other.lies_at(self.root, self._formerly)
@@ -254,12 +254,12 @@ class LedgerLog:
                 found.partition,
                 found.offset,
                 found.why,
-                cluster=self._cluster.name,
+                cluster=self.cluster.name,
                 topic=self.topic,
             ) from found
         except LedgerOutdated as found:
             raise LedgerOutdated.of(
-                self.pipeline, cluster=self._cluster.name, topic=self.topic
+                self.pipeline, cluster=self.cluster.name, topic=self.topic
             ) from found
 
     def _refuse(self, damaged: Mapping[bytes, Damage], control: Control | None = None) -> None:
@@ -331,10 +331,6 @@ class LedgerLog:
             ]:
                 done.result()
 
-    @property
-    def cluster(self) -> str:
-        return self._cluster.name
-
     def exists(self) -> bool:
         """Return True if the topic exists. Raises ClusterError if it is there but cannot serve as a
         ledger."""
@@ -356,7 +352,7 @@ class LedgerLog:
             faults.append(f"it has {plural(facts.partitions, 'partition')}, not {PARTITIONS}")
         if faults:
             raise ClusterRefuses(
-                f"cluster {self._cluster.name}: topic {self.topic} cannot be the ledger of "
+                f"cluster {self.cluster.name}: topic {self.topic} cannot be the ledger of "
                 f"{self.pipeline}: {'; '.join(faults)}. Nothing was sent. Alter the topic, or "
                 "name another one in `ledger.topic`.",
                 code="SHIP-505",
@@ -408,23 +404,23 @@ class LedgerLog:
         return [
             warn(
                 f"the ledger {self.topic} {fault}. {lost}", remedy,
-                code="ledger", cluster=self._cluster.name, subject=self.topic,
+                code="ledger", cluster=self.cluster.name, subject=self.topic,
             )
             for fault, remedy in found
         ]  # fmt: skip
 
     def create(self) -> None:
         """Create the topic if the cluster's configuration allows that. Raises ClusterError."""
-        if not self._cluster.ledger.create:
+        if not self.cluster.ledger.create:
             raise ClusterError(
-                f"cluster {self._cluster.name}: the ledger topic {self.topic} is missing, and "
+                f"cluster {self.cluster.name}: the ledger topic {self.topic} is missing, and "
                 "`ledger.create` is false. Nothing was sent. Create the topic with "
                 f"{PARTITIONS} partitions and "
                 f"{', '.join(f'{k}={v}' for k, v in SETTINGS.items())}.",
                 code="SHIP-506",
             )
         # The broker's default is 1 unless somebody has changed it.
-        replicas = self._cluster.ledger.replication_factor or min(_REPLICAS, self._client.brokers())
+        replicas = self.cluster.ledger.replication_factor or min(_REPLICAS, self._client.brokers())
         durable = {"min.insync.replicas": "2"} if replicas >= _REPLICAS else {}
         self._client.create_topics({self.topic: PARTITIONS}, SETTINGS | durable, replicas)
 
@@ -581,7 +577,7 @@ class LedgerLog:
         try:
             yield
         except TopicMissing as error:
-            raise LedgerGone.meanwhile(self.cluster, self.topic) from error
+            raise LedgerGone.meanwhile(self.cluster.name, self.topic) from error
 
     def _archived(
         self, archive: Archive | None, wanted: Collection[str] | Heads | None
@@ -666,7 +662,7 @@ class LedgerLog:
         return self._origin(self._client.topic_ids(self.topic))
 
     def _origin(self, of: LogFacts | TopicIds) -> Origin:
-        return Origin(self.pipeline, self.cluster, self.topic, of.cluster_id, of.topic_id)
+        return Origin(self.pipeline, self.cluster.name, self.topic, of.cluster_id, of.topic_id)
 
     def keep_snapshot(self, longer_than: int = LONG_TAIL_RECORDS) -> Manifest | None:
         """Write a new snapshot if more than ``longer_than`` records came after the last one.

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, LedgerDamaged, UsageError
 from shipper.kafka.connection import KafkaFault
@@ -21,10 +20,9 @@ from shipper.ledger.codec import Damage, Subject, decode_sound, peek_key
 from shipper.ledger.log import LedgerLog, ask_files, ask_partition
 from shipper.ledger.records import CHUNKS, CONTROL
 from shipper.ledger.takeover import sole_run
-from shipper.ledger.writing import lane_settings, write_as_lane
+from shipper.ledger.writing import write_as_lane
 from shipper.types import EncodedRecord, LogRecord, PartitionOffset
 
-_BATCH_BYTES = 500_000
 #: Kind → what is lost with the record that the damaged one replaced.
 _WHAT_IS_LOST = {
     "chunk": "the chunk would count as not shipped, and be sent again",
@@ -75,7 +73,6 @@ def _damaged(pipeline: str, partition: int, records: Iterable[LogRecord]) -> lis
 
 def repair(
     ledger: LedgerLog,
-    cluster: Cluster,
     pipeline: Pipeline,
     place: PartitionOffset,
     run_id: str,
@@ -86,12 +83,12 @@ def repair(
     """Repair one damaged record. Raises UsageError for a record that is not damaged, or whose loss
     would send data twice unless ``forget``; ClusterError, Superseded."""
     all_damage = damage(ledger)
-    where = str(place)
+    where, name = str(place), ledger.cluster.name
     chosen = next((one for one in all_damage if one.place == place), None)
     if chosen is None:
         listed = ", ".join(str(one.place) for one in all_damage[:10]) or "none"
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} has no damaged record at {where}. Nothing "
+            f"cluster {name}: {ledger.topic} has no damaged record at {where}. Nothing "
             f"was changed. Damaged records are: {listed}.",
             code="SHIP-115",
         )
@@ -104,14 +101,13 @@ def repair(
         and _latest(mended, chosen, about) is None
     ):
         raise UsageError(
-            f"cluster {cluster.name}: {ledger.topic} {where} is a record of kind {about.kind} "
+            f"cluster {name}: {ledger.topic} {where} is a record of kind {about.kind} "
             f"({about.path or 'of the pipeline'}), and its earlier value cannot be found. "
             f"Nothing was changed. Without this record, {_WHAT_IS_LOST[about.kind]}. Confirm "
             "with --forget if that is right.",
             code="SHIP-109",
         )
-    settings = lane_settings(cluster, pipeline, _BATCH_BYTES)
-    with sole_run(mended, settings, cluster, pipeline, run_id, say) as generation:
+    with sole_run(mended, pipeline, run_id, say) as (generation, settings):
         latest = _latest(mended, chosen, about) if about else None  # now that nobody else can write
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:

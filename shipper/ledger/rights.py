@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from shipper.config.cluster import Cluster
+from shipper.config.rules import original
 from shipper.kafka.client import GROUP
 
 if TYPE_CHECKING:
@@ -37,9 +38,15 @@ class Right:
 
 
 def transactional_prefix(pipeline: str, cluster: str) -> str:
-    """Return the prefix of every lane's transactional.id; see also
-    :func:`shipper.ledger.takeover.transactional_id`."""
+    """Return the prefix of every lane's transactional.id."""
     return f"{pipeline}.{cluster}."
+
+
+def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
+    """Return the lane's transactional.id. That of a replay begins as its pipeline's do, since ACLs
+    depend on the prefix."""
+    own = original(pipeline)
+    return f"{transactional_prefix(own, cluster)}{task}.{lane}{pipeline.removeprefix(own)}"
 
 
 def topic_rights(pipeline: Pipeline) -> tuple[str, ...]:

@@ -46,8 +46,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from shipper import runtime
-from shipper.config.cluster import Cluster
-from shipper.config.rules import original
 from shipper.errors import ClusterError, ClusterRefuses, ShipperError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
@@ -60,7 +58,8 @@ from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.ledger.records import Entry, Generation, GenerationKey
-from shipper.ledger.rights import transactional_prefix
+from shipper.ledger.rights import transactional_id
+from shipper.ledger.writing import lane_settings
 
 if TYPE_CHECKING:
     from shipper.config.pipeline import Pipeline
@@ -68,16 +67,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("shipper.takeover")
 
 _FENCE_AT_ONCE = 64
+_BATCH_BYTES = 500_000
 _FENCE_SECONDS = 60.0
 _CONNECT_SECONDS = 15.0
 _SAY_EVERY = 1_000
-
-
-def transactional_id(pipeline: str, cluster: str, task: int, lane: int) -> str:
-    """Return the lane's transactional.id. That of a replay begins as its pipeline's do, since ACLs
-    depend on the prefix."""
-    own = original(pipeline)
-    return f"{transactional_prefix(own, cluster)}{task}.{lane}{pipeline.removeprefix(own)}"
 
 
 @dataclass(frozen=True)
@@ -114,10 +107,7 @@ class Announced(NamedTuple):
 
 def announce(
     ledger: LedgerLog,
-    cluster: str,
-    run_id: str,
-    tasks: int,
-    lanes: int,
+    run: Generation,
     *,
     lease: HeldLease | None = None,
     meanwhile: Callable[[ToFence], object] = lambda seen: None,
@@ -126,6 +116,7 @@ def announce(
     nothing any more.
 
     Args:
+        run: its id, tasks and lanes; the rest is known here.
         lease: confirmed with the generation; it may know the control partition as it was a moment
         ago. meanwhile: called with the lanes that were seen before, once the generation is written
         and while the control partition is read anew.
@@ -133,9 +124,9 @@ def announce(
     before = (lease and lease.control) or ledger.look(CONTROL_NOW)
     roots = [root for root in before.sources if root != ledger.root]
     roots += [ledger.root] if ledger.root else []
-    key = GenerationKey(cluster, runtime.token_hex(8))
+    key = GenerationKey(ledger.cluster.name, runtime.token_hex(8))
     ack_ms = None if ledger.ack_seconds is None else round(ledger.ack_seconds * 1000)
-    record = Generation(run_id, tasks, lanes, tuple(roots), ack_ms)
+    record = replace(run, roots=tuple(roots), ack_ms=ack_ms)
     over = [encode_attempt(ledger.pipeline, attempt, None) for attempt in before.attempt_keys()]
     also = [lease.held()] if lease else []
     written = ledger.write_control([encode_generation(ledger.pipeline, key, record), *also, *over])
@@ -271,10 +262,7 @@ def _not_fenced(transactional_id: str, fault: KafkaFault) -> ClusterError:
 def fence_earlier_runs(
     ledger: LedgerLog,
     settings: LaneSettings,
-    cluster: str,
-    run_id: str,
-    tasks: int,
-    lanes: int,
+    run: Generation,
     *,
     lease: HeldLease | None = None,
     fences: Fences | None = None,
@@ -282,7 +270,7 @@ def fence_earlier_runs(
     """Announce this run, and fence every lane of earlier runs that is not fenced yet. ``lease`` as
     in :func:`announce`. Raises ClusterError."""
     if not settings.transactional:
-        tasks = lanes = 0
+        run = replace(run, tasks=0, lanes=0)
     fences = fences or Fences(settings, ledger.topic)
     fenced: set[str] = set()
     refusals: list[ClusterRefuses] = []
@@ -298,7 +286,7 @@ def fence_earlier_runs(
         fenced.update(ids)
 
     try:
-        announced = announce(ledger, cluster, run_id, tasks, lanes, lease=lease, meanwhile=close)
+        announced = announce(ledger, run, lease=lease, meanwhile=close)
         close(announced.to_fence)
     finally:
         fences.discard()
@@ -326,32 +314,25 @@ def _forget(ledger: LedgerLog, fenced: Announced) -> None:
 
 @contextmanager
 def sole_run(
-    ledger: LedgerLog,
-    settings: LaneSettings,
-    cluster: Cluster,
-    pipeline: Pipeline,
-    run_id: str,
-    say: Callable[[str], None],
-) -> Iterator[int]:
+    ledger: LedgerLog, pipeline: Pipeline, run_id: str, say: Callable[[str], None]
+) -> Iterator[tuple[int, LaneSettings]]:
     """Run as a ship of no file, which writes to the ledger with one lane: hold the lease, and yield
-    the generation with the lanes of all earlier runs fenced. Raises ClusterError."""
-    delivery = pipeline.delivery
+    the generation, with the lanes of all earlier runs fenced, and the lane's settings. Raises
+    ClusterError."""
+    settings, delivery = lane_settings(ledger.cluster, pipeline, _BATCH_BYTES), pipeline.delivery
     with HeldLease(
         ledger, run_id, delivery.lease_seconds, delivery.lease_wait_seconds, say
     ) as lease:
-        fenced = fence_earlier_runs(ledger, settings, cluster.name, run_id, 1, 1, lease=lease)
+        fenced = fence_earlier_runs(ledger, settings, Generation(run_id, 1, 1), lease=lease)
         lease.generation = fenced.generation
         _forget(ledger, fenced)
-        yield fenced.generation
+        yield fenced.generation, settings
 
 
 def take_over(
     ledger: LedgerLog,
     settings: LaneSettings,
-    cluster: str,
-    run_id: str,
-    tasks: int,
-    lanes: int,
+    run: Generation,
     paths: Collection[str],
     *,
     lease: HeldLease | None = None,
@@ -363,9 +344,7 @@ def take_over(
     A snapshot's records were committed before the snapshot was made; the rest is read now, up to
     the end. So a snapshot that was found before the fencing is as good as one found after it.
     """
-    fenced = fence_earlier_runs(
-        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences
-    )
+    fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)
     with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(ask_state(paths)).answer

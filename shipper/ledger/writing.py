@@ -21,7 +21,7 @@ from shipper.ledger.codec import encode_invalidation
 from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, Patience
 from shipper.ledger.records import CHUNKS, Invalidation
-from shipper.ledger.takeover import transactional_id
+from shipper.ledger.rights import transactional_id
 from shipper.types import Decided, EncodedRecord, FileId
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def write_as_lane(
 ) -> None:
     """Write ledger-only entries through a transactional lane. Raises KafkaFault, Superseded. Then
     some are written, and the same records again do no harm."""
-    lane_id = transactional_id(ledger.pipeline, ledger.cluster, 0, 0)
-    transactions = Transactions(settings, lane_id, ledger.topic, right_of(ledger, generation))
+    lane_id = transactional_id(ledger.pipeline, ledger.cluster.name, 0, 0)
+    transactions = Transactions(settings, lane_id, [ledger.topic], right_of(ledger, generation))
     waiting = iter(records)
     try:
         while batch := list(itertools.islice(waiting, _RECORDS_AT_ONCE)):

@@ -126,9 +126,8 @@ class Lane:
         self._transactions = Transactions(
             self._options.settings,
             producer_id,
-            self._options.ledger_topic,
+            (self._options.ledger_topic, *self._options.topics),
             pool.right,
-            also=self._options.topics,
             before_fencing=pool.wait_for_permission,
             stop=self._stop_if_asked,
         )

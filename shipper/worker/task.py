@@ -34,7 +34,7 @@ from shipper.ledger.log import (
     ask_committed_keys,
 )
 from shipper.ledger.records import CONTROL, Attempt, AttemptKey, ChunkValue, Entry
-from shipper.ledger.takeover import transactional_id
+from shipper.ledger.rights import transactional_id
 from shipper.types import Decided
 from shipper.worker.assign import RecordLimits
 from shipper.worker.chunk import Chunk

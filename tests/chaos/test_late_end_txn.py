@@ -58,7 +58,7 @@ def test_a_connection_that_breaks_again_with_the_same_words_is_heard(new_pipe: C
     ago."""
     pipe = new_pipe()
     settings = LaneSettings(connection(pipe.numbered().cluster), 100_000, "none", 20_000)
-    transactions = Transactions(settings, pipe.lane_id(), pipe.topic, RightToShip(lambda: None))
+    transactions = Transactions(settings, pipe.lane_id(), [pipe.topic], RightToShip(lambda: None))
     soon = time.monotonic() + 120
     transactions.open(lambda: soon)
     producer = transactions._producer

@@ -26,7 +26,7 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import Chunks
 from shipper.ledger.log import LedgerLog, ask_state
-from shipper.ledger.takeover import transactional_id
+from shipper.ledger.rights import transactional_id
 from tests.chaos.kafka_cluster import KafkaCluster
 from tests.chaos.numbered import Numbered, identity_of
 from tests.waiting import slowness

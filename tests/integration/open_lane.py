@@ -23,7 +23,7 @@ class OpenLane:
         self, settings: LaneSettings, transactional_id: str, topic: str, *, begun: bool = True
     ) -> None:
         self._transactions = Transactions(
-            settings, transactional_id, topic, RightToShip(lambda: None)
+            settings, transactional_id, [topic], RightToShip(lambda: None)
         )
         self._transactions.open(within())
         if begun:

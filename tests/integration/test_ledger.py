@@ -18,9 +18,10 @@ from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog, ask_files, ask_partition, ask_state
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation
+from shipper.ledger.rights import transactional_id
 from shipper.ledger.snapshot import LedgerFolder
-from shipper.ledger.takeover import announce, fence_earlier_runs, take_over, transactional_id
+from shipper.ledger.takeover import announce, fence_earlier_runs, take_over
 from shipper.ledger.writing import right_of, within
 from shipper.types import FileId, SplitId
 from shipper.windows.window import parse_moment
@@ -35,9 +36,11 @@ VALUE = ChunkValue(
 )  # fmt: skip
 
 
-def ledger_of(world, folder=True):
+def ledger_of(world, folder=True, cluster="local"):
     chosen = LedgerFolder(str(world.root / "runs"), world.name, "local") if folder else None
-    ledger = LedgerLog(world.client, world.cluster, world.name, chosen)
+    ledger = LedgerLog(
+        world.client, world.cluster.model_copy(update={"name": cluster}), world.name, chosen
+    )
     ledger.create()
     return ledger
 
@@ -112,7 +115,7 @@ class TestTakeover:
         after the fourth announced itself."""
         settings = settings_of(world)
         ledger = ledger_of(world)
-        fence_earlier_runs(ledger, settings, "local", "run 1", 3, 2)
+        fence_earlier_runs(ledger, settings, Generation("run 1", 3, 2))
         zombie = OpenLane(settings, transactional_id(world.name, "local", 2, 1), ledger.topic)
         produce(zombie, ledger.topic, chunk(world, "zombie"))
         committed = OpenLane(settings, transactional_id(world.name, "local", 1, 1), ledger.topic)
@@ -122,9 +125,9 @@ class TestTakeover:
         # Generations of other shapes; the zombie is still open until one of them fences it, so
         # these only announce themselves.
         for run, tasks, lanes in (("run 2", 1, 1), ("run 3", 1, 4)):
-            announce(ledger_of(world), "local", run, tasks, lanes)
+            announce(ledger_of(world), Generation(run, tasks, lanes))
         taken = take_over(
-            ledger_of(world), settings, "local", "run 4", 1, 1, ["zombie", "committed"]
+            ledger_of(world), settings, Generation("run 4", 1, 1), ["zombie", "committed"]
         )
 
         assert {split.file.path for split in taken.chunks.splits} == {"committed"}
@@ -153,7 +156,7 @@ class TestTakeover:
                 for lane in range(lanes)
             }
 
-        first = fence_earlier_runs(ledger, exactly_once, "local", "run 1", 4, 2).generation
+        first = fence_earlier_runs(ledger, exactly_once, Generation("run 1", 4, 2)).generation
         zombies = [
             OpenLane(exactly_once, lane, ledger.topic) for lane in sorted(ids("local", 4, 2))
         ]
@@ -170,8 +173,8 @@ class TestTakeover:
             ]
         ):
             fenced.clear()
-            ledger = ledger_of(world)
-            take_over(ledger, settings, cluster, f"run {number}", tasks, lanes, [])
+            ledger = ledger_of(world, cluster=cluster)
+            take_over(ledger, settings, Generation(f"run {number}", tasks, lanes), [])
             assert set(fenced) == expected
             ledger.keep_snapshot(longer_than=0)
             shutil.rmtree(
@@ -182,7 +185,7 @@ class TestTakeover:
                 lane.commit()
         # One of them comes back, when nobody fences its id any more.
         back = Transactions(
-            exactly_once, max(ids("local", 4, 2)), ledger.topic, right_of(ledger_of(world), first)
+            exactly_once, max(ids("local", 4, 2)), [ledger.topic], right_of(ledger_of(world), first)
         )
         with pytest.raises(Superseded):
             back.begin(within(20))
@@ -191,12 +194,12 @@ class TestTakeover:
     def test_a_lane_that_cannot_be_fenced_says_why_and_whether_waiting_helps(self, world):
         ledger = ledger_of(world)
         settings = replace(settings_of(world), transaction_timeout_ms=3_600_000)
-        announce(ledger, "local", "run 1", 1, 1)
+        announce(ledger, Generation("run 1", 1, 1))
         with pytest.raises(
             ClusterRefuses,
             match=r"INVALID_TRANSACTION_TIMEOUT.*transaction_timeout.*waiting does not",
         ) as found:
-            fence_earlier_runs(ledger, settings, "local", "run 2", 1, 1)
+            fence_earlier_runs(ledger, settings, Generation("run 2", 1, 1))
         assert not found.value.retriable
 
 
@@ -206,7 +209,6 @@ class TestArchive:
         return module.archive(
             ledger,
             ledger._folder,
-            world.cluster,
             world.pipeline,
             parse_moment(before),
             run_id,
@@ -256,7 +258,7 @@ class TestArchive:
         commit = Transactions.commit
 
         def late(transactions, until):
-            fence_earlier_runs(ledger_of(world), settings_of(world), "local", "meanwhile", 1, 1)
+            fence_earlier_runs(ledger_of(world), settings_of(world), Generation("meanwhile", 1, 1))
             commit(transactions, until)
 
         monkeypatch.setattr(Transactions, "commit", late)

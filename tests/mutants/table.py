@@ -103,8 +103,8 @@ MUTANTS = (
         "one-key-for-all-announcements",
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
-        "GenerationKey(cluster, runtime.token_hex(8))",
-        'GenerationKey(cluster, "the same")',
+        "GenerationKey(ledger.cluster.name, runtime.token_hex(8))",
+        'GenerationKey(ledger.cluster.name, "the same")',
         "tests/unit/test_takeover.py::test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written",
     ),
     Mutant(
@@ -112,18 +112,14 @@ MUTANTS = (
         _FENCE_FIRST,
         "shipper/ledger/takeover.py",
         (
-            "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
-            "    )\n"
+            "    fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)\n"
             '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
             "        state = ledger.decide(ask_state(paths)).answer\n"
         ),
         (
             "    state = ledger.decide(ask_state(paths)).answer\n"
-            "    fenced = fence_earlier_runs(\n"
-            "        ledger, settings, cluster, run_id, tasks, lanes, lease=lease, fences=fences\n"
-            "    )\n"
+            "    fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)\n"
             '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
         ),

@@ -25,6 +25,7 @@ from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_files, ask_state
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
+    Archive,
     Attempt,
     AttemptKey,
     ChunkKey,
@@ -252,9 +253,8 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             read = ledger.look(ask_files())
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
-                marker = write_archive(
-                    folder, ledger, read, chosen, dt.datetime.now(dt.UTC), 0, "r"
-                )
+                written = write_archive(folder, ledger, read, chosen)
+                marker = Archive(*written, "2026-11-30T00:00:00Z", 0, "r")
                 tombstones = [(record.key, None) for record in chosen]
                 log.append(
                     "topic", CHUNKS, [encode_archive("web", marker), *tombstones[:killed_after]]

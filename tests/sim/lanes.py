@@ -16,7 +16,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import SplitState
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed
-from shipper.ledger.records import CHUNKS, PARTITIONS
+from shipper.ledger.records import CHUNKS, PARTITIONS, Generation
 from shipper.ledger.takeover import take_over
 from shipper.ledger.writing import lane_settings, patience_of
 from shipper.report.plan_result import PlannedFile
@@ -83,7 +83,7 @@ class LaneHistory(ships.History):
         # Safety rests on fencing alone: some histories go without leases, as the model does.
         with nullcontext() if self._no_leases and self._hurts else held as lease:
             taken = take_over(
-                ledger, settings, "one", run.name, run.tasks, run.lanes,
+                ledger, settings, Generation(run.name, run.tasks, run.lanes),
                 [file.path for file in files], lease=lease,
             )  # fmt: skip
             if lease:

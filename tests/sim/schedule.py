@@ -158,8 +158,8 @@ class ScheduleHistory(ships.History):
             try:
                 if opened.log.exists():
                     archive(
-                        opened.log, opened.folder, opened.cluster, opened.pipeline,
-                        _tick(tick).start, f"archive-{next(self._ids)}", self.world.tell,
+                        opened.log, opened.folder, opened.pipeline, _tick(tick).start,
+                        f"archive-{next(self._ids)}", self.world.tell,
                     )  # fmt: skip
             except ShipperError as error:
                 self.world.tell(f"archive: {error.message}")

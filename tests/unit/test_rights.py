@@ -10,8 +10,7 @@ from typing import Any
 
 from shipper.config.cluster import Cluster, Ledger
 from shipper.config.pipeline import Pipeline
-from shipper.ledger.rights import rights
-from shipper.ledger.takeover import transactional_id
+from shipper.ledger.rights import rights, transactional_id
 
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "secure-a-cluster.md"
 CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})

@@ -14,7 +14,7 @@ from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
 from shipper.ledger.codec import encode_chunk, encode_lease
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Lease
+from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Generation, Lease
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.runtime import runtime_with
@@ -90,10 +90,10 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     def opened() -> LedgerLog:
         return LedgerLog(log, cluster, "web")
 
-    takeover.announce(opened(), "near", "first", 1, 1)
+    takeover.announce(opened(), Generation("first", 1, 1))
     held = encode_lease("web", Lease("ours", "here", 1, held=True, seconds=30.0))
     lease: Any = SimpleNamespace(control=opened().look(CONTROL_NOW), held=lambda: held)
-    takeover.announce(opened(), "near", "another", 2, 2)
+    takeover.announce(opened(), Generation("another", 2, 2))
     ours = opened()
     write = ours.write_control
 
@@ -107,7 +107,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     fences: Any = Noting(opened())
     settings: Any = SimpleNamespace(transactional=True)
     fenced = takeover.fence_earlier_runs(
-        ours, settings, "near", "ours", 1, 1, lease=lease, fences=fences
+        ours, settings, Generation("ours", 1, 1), lease=lease, fences=fences
     )
     lanes = {f"web.near.{task}.{lane}" for task in range(2) for lane in range(2)}
     assert {lane for at, lane in fences.fenced if at == fenced.generation} == lanes
@@ -124,10 +124,7 @@ def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
         takeover.take_over(
             LedgerLog(log, cluster, "web"),
             settings,
-            "near",
-            run_id,
-            tasks,
-            tasks,
+            Generation(run_id, tasks, tasks),
             [],
             fences=fences,
         )
@@ -148,9 +145,9 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
         def close(self, transactional_id: str, until: Any) -> None:
             log.append("ledger", CHUNKS, [committed])
 
-    takeover.announce(LedgerLog(log, cluster, "web"), "near", "first", 1, 1)
+    takeover.announce(LedgerLog(log, cluster, "web"), Generation("first", 1, 1))
     ledger = LedgerLog(log, cluster, "web")
     settings: Any = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
     fences: Any = CommitsUntilItIsFenced(ledger)
-    found = takeover.take_over(ledger, settings, "near", "ours", 1, 1, ["a.log"], fences=fences)
+    found = takeover.take_over(ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=fences)
     assert found.chunks.records_by_topic([split.file]) == {"t": 10}

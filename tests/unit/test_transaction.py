@@ -106,7 +106,7 @@ def noting(producers: type[Scripted]) -> RightToShip[None]:
 def test_the_right_to_ship_is_read_after_the_opening_and_before_the_first_transaction_and_once(
     producers: type[Scripted],
 ) -> None:
-    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     for _ in range(2):
         transactions.begin(soon)
         transactions.commit(soon)
@@ -141,7 +141,7 @@ def test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it
 
 
 def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[Scripted]) -> None:
-    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
     transactions.commit(soon)
     producers.made[0].lost = True
@@ -153,7 +153,7 @@ def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[S
 def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
     producers: type[Scripted],
 ) -> None:
-    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
     with pytest.raises(KafkaFault, match="_STATE"):
         transactions.begin(soon)
@@ -164,7 +164,7 @@ def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
 def test_a_transaction_that_may_be_committed_is_not_aborted(
     producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    transactions = Transactions(_SETTINGS, "lane", "ledger", noting(producers))
+    transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
 
     def commit(until: Until) -> None:
@@ -190,7 +190,7 @@ def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
 
     monkeypatch.setattr(producers, "init", init)
     with pytest.raises(KafkaFault, match="INVALID_TRANSACTION_TIMEOUT"):
-        Transactions(_SETTINGS, "lane", "ledger", noting(producers)).open(soon)
+        Transactions(_SETTINGS, "lane", ["ledger"], noting(producers)).open(soon)
     assert not faults
 
 
