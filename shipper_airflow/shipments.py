@@ -32,7 +32,7 @@ from shipper.config import load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.window_records import accept
-from shipper.shipments.app import respond
+from shipper.shipments.app import Host, respond
 from shipper.shipments.feed import index_path, look, look_is_due
 from shipper.windows.window import parse_window
 from shipper_airflow.place import config_dir
@@ -118,8 +118,7 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
         path,
         dict(request.query_params),
         by.rights,
-        airflow=root(),
-        scheduler=AirflowRuns(),
+        host=Host(root(), AirflowRuns()),
         config_dir=by.config,
     )
     return Response(found.body, found.status, dict(found.headers))

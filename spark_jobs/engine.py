@@ -8,7 +8,7 @@ Java about files, and no more (docs/adr/0014).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,21 @@ from shipper import runtime, s3a
 from shipper.config.cluster import Cluster
 from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Cause, Engine, FoundFile, Listed, ShipJob, ToSum
+from shipper.driver.dispositions import asks_spark
+from shipper.driver.engine import (
+    Cause,
+    Engine,
+    FoundFile,
+    Listed,
+    ShipJob,
+    SourceJudged,
+    ToSum,
+)
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview import PreviewedLine
-from shipper.report.results import GateResult
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
@@ -171,17 +179,7 @@ class SparkEngine(Engine):
     def list_files(
         self, paths: Sequence[str], *, most: int, modified: Window | None = None
     ) -> Listed:
-        source = self._pipeline.source
-        return listing.list_files(
-            self._hadoop,
-            paths,
-            pipeline=self._pipeline.name,
-            recursive=source.recursive,
-            include=source.include_globs,
-            most=most,
-            modified=modified,
-            wait_seconds=source.wait_seconds,
-        )
+        return listing.list_files(self._hadoop, paths, self._pipeline, most=most, modified=modified)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if listing.is_missing(self._hadoop, path)]
@@ -234,20 +232,16 @@ class SparkEngine(Engine):
         plan: PlanResult,
         left: Sequence[PlannedFile],
         runs_uri: str,
-        phases: Phases,
-        result: GateResult,
-        *,
-        by_spark: bool,
         config_dir: Path,
-    ) -> Mapping[str, str]:
+        phases: Phases,
+    ) -> SourceJudged:
         from spark_jobs.gates.source import judge_all
         from spark_jobs.gates.view import SourceView
 
-        spark = self._spark if by_spark else None
+        spark = self._spark if asks_spark(self._pipeline, checks) else None
         view = SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases)
-        result.checks, documents = judge_all(checks, view, config_dir)
-        result.scans, result.scope = view.scans, view.scope
-        return documents
+        results, documents = judge_all(checks, view, config_dir)
+        return SourceJudged(results, view.scans, view.scope, documents)
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         from spark_jobs.reader import LineLimits, reading

@@ -151,16 +151,46 @@ def records(
     ):
         frame = frame.observe(dispositions, *counted)
     if mapping.avro is not None and schema_ids:
-        value = _with_header(
-            pipeline, header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline))
-        )
+        first = header(mapping.avro, schema_ids, lambda: _topic_shown(pipeline))
+        value = _with_header(pipeline, first)
     if mapping.drop:
         value = F.when(~F.coalesce(_is_dropped(pipeline), F.lit(False)), value)
-    # Rows that are not lines are not part of Spark's sum.
     ends = F.col(sql_column(MARK)).eqNullSafe(END)
-    checksum = F.when(~ends, F.xxhash64(value))
     sent = F.when(ends, F.col(sql_column(SIZES)).cast("binary")).otherwise(value)
+    checksum = F.when(~ends, F.xxhash64(value))  # of lines alone, as Spark's sum
     columns = [F.col("split"), sent.alias("value"), checksum.alias("checksum")]
+    columns += _of_the_record(pipeline, leaving, named=named)
+    if decided is not None:
+        columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
+    whys = []
+    fails_or_shown = pipeline.quarantine is None or dispositions is None
+    if mapping.parse and mapping.parse.json_object and fails_or_shown:
+        whys.append(F.col(sql_column(_FAULT)))
+    if values is not None and not schema_ids:
+        whys.append(values.misfit(F.col(sql_column(_JSON))))
+    if whys:
+        columns.append(F.coalesce(*whys).alias(WHY))
+    return frame.select(*columns, *_of_the_line(pipeline))
+
+
+def _of_the_line(pipeline: Pipeline) -> list[Column]:
+    """Return what is told of the line that was read, where that is asked."""
+    mapping, columns = pipeline.records, list[Column]()
+    if pipeline.source.format == "csv" and pipeline.quarantine is not None:
+        columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
+    if not mapping.ships_lines or mapping.drop:
+        # The lines that were read, for the sum of bytes; if values are lines and all of them
+        # travel, the values serve for that.
+        columns.append(F.octet_length(F.col("value")).alias("size"))
+    return columns
+
+
+def _of_the_record(
+    pipeline: Pipeline, leaving: Callable[[str], Column], *, named: bool
+) -> list[Column]:
+    """Return topic, key, headers and timestamp, as far as the pipeline has them. ``named``: topics
+    are in a column of the frame."""
+    mapping, columns = pipeline.records, list[Column]()
     if len(fixed_topics(pipeline)) != 1:
         columns.append(
             (F.col(sql_column(TOPIC_COLUMN)) if named else topic(pipeline)).alias("topic")
@@ -174,23 +204,7 @@ def records(
         columns.append(
             F.unix_millis(F.expr(mapping.timestamp).cast("timestamp")).alias("timestamp")
         )
-    if decided is not None:
-        columns.append(F.col(sql_column(_DISPOSITION)).alias("disposition"))
-    whys = []
-    fails_or_shown = pipeline.quarantine is None or dispositions is None
-    if mapping.parse and mapping.parse.json_object and fails_or_shown:
-        whys.append(F.col(sql_column(_FAULT)))
-    if values is not None and not schema_ids:
-        whys.append(values.misfit(F.col(sql_column(_JSON))))
-    if whys:
-        columns.append(F.coalesce(*whys).alias(WHY))
-    if pipeline.source.format == "csv" and pipeline.quarantine is not None:
-        columns.append(F.col(sql_column(SWALLOWED)).alias("swallowed"))
-    if not mapping.ships_lines or mapping.drop:
-        # The lines that were read, for the sum of bytes; if values are lines and all of them
-        # travel, the values serve for that.
-        columns.append(F.octet_length(F.col("value")).alias("size"))
-    return frame.select(*columns)
+    return columns
 
 
 def blocks(frame: DataFrame) -> DataFrame:

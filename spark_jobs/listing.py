@@ -92,32 +92,30 @@ class _Patience:
 def list_files(
     hadoop: Hadoop,
     paths: Sequence[str],
+    pipeline: Pipeline,
     *,
-    pipeline: str,
-    recursive: bool,
-    include: Sequence[str],
     most: int,
     modified: Window | None = None,
-    wait_seconds: float = 0.0,
 ) -> Listed:
     """List the entries under ``paths`` (folders or globs; a missing one holds no entries), each
     file once. A file whose last modification is not in ``modified`` belongs to another window.
-    Stops when it has found more than ``most`` whose name fits one of the globs in ``include``. A
-    path that cannot be listed is a problem of its own. A file system that does not answer is asked
-    again for ``wait_seconds``. Raises SourceUnreachable if no path can be listed."""
+    Stops when it has found more than ``most`` that the pipeline includes. A path that cannot be
+    listed is a problem of its own. A file system that does not answer is asked again as long as the
+    pipeline says. Raises SourceUnreachable if no path can be listed."""
+    source = pipeline.source
     wanted = packed.number(len(paths)) + b"".join(map(packed.text, paths))
     since, before = (
         (to_ms(modified.start), to_ms(modified.end)) if modified else (-_ALWAYS_MS, _ALWAYS_MS)
     )
     unfinished = "|".join(_java_regex(f"*{ending}") for ending in UNFINISHED)
-    names = "|".join(map(_java_regex, include))
-    patience = _Patience(wait_seconds)
+    names = "|".join(map(_java_regex, source.include_globs))
+    patience = _Patience(source.wait_seconds)
     while True:
         try:
             content = _folder(hadoop).list(
                 hadoop.conf,
                 wanted,
-                recursive,
+                source.recursive,
                 names,
                 unfinished,
                 most,
@@ -126,8 +124,8 @@ def list_files(
                 before,
             )
         except Exception as error:
-            raise cannot_list(pipeline, paths, _why(hadoop, error)) from error
-        listed, silence = _unpacked(content, paths, include, most)
+            raise cannot_list(pipeline.name, paths, _why(hadoop, error)) from error
+        listed, silence = _unpacked(content, paths, source.include_globs, most)
         if not silence or not patience.waits(silence):
             return listed
 

@@ -75,9 +75,7 @@ def _small_run(folder: Path, options: list[str]) -> None:
     set_environment(pipeline)
     begin_java(settings, options=options)
     hadoop = Hadoop.start(settings)
-    found = list_files(
-        hadoop, [str(folder)], pipeline="web", recursive=False, include=("*",), most=10
-    ).files
+    found = list_files(hadoop, [str(folder)], pipeline, most=10).files
     files = [
         PlannedFile(
             path=file.id.path,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,9 +21,11 @@ from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
+from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.gaps import (
+    LastRun,
     find_gaps,
     merged,
     read_beginnings,
@@ -49,49 +52,55 @@ EPILOG = (
 
 app = new_app("gaps")
 
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="A date, or an age such as 7d: the first window to look at.",
+        show_default="the schedule's first run",
+    ),
+]
+Within = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        help=f"Only the windows of the schedule within this one: {FORMS}.",
+        show_default="all",
+    ),
+]
+Alert = Annotated[
+    bool,
+    typer.Option(
+        "--alert",
+        help="For cron: only what nobody was told yet, by a notice or by this command: overdue "
+        "windows, and a schedule without a run for longer than two ticks. A window is overdue "
+        "after `schedule.deliver_within`; without it, when its files have settled and the "
+        "window's length has passed again. Prints nothing and exits with 0 if there are none.",
+    ),
+]
+Accept = Annotated[
+    str | None,
+    typer.Option(
+        "--accept",
+        help=f"Nothing more will come of the windows within this one: {FORMS}. They count as "
+        "complete on all clusters from now on. A later run that finds a file of them takes "
+        "that back. Needs --reason.",
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", help="Why, for --accept. Kept with your name and the time."),
+]
+
 
 @app.command(epilog=EPILOG)
 def gaps(
     pipeline: PipelineName,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            help="A date, or an age such as 7d: the first window to look at.",
-            show_default="the schedule's first run",
-        ),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            help=f"Only the windows of the schedule within this one: {FORMS}.",
-            show_default="all",
-        ),
-    ] = None,
+    since: Since = None,
+    window: Within = None,
     config: Config = Path("config"),
-    alert: Annotated[
-        bool,
-        typer.Option(
-            "--alert",
-            help="For cron: only what nobody was told yet, by a notice or by this command: overdue "
-            "windows, and a schedule without a run for longer than two ticks. A window is overdue "
-            "after `schedule.deliver_within`; without it, when its files have settled and the "
-            "window's length has passed again. Prints nothing and exits with 0 if there are none.",
-        ),
-    ] = False,
-    accept_window: Annotated[
-        str | None,
-        typer.Option(
-            "--accept",
-            help=f"Nothing more will come of the windows within this one: {FORMS}. They count as "
-            "complete on all clusters from now on. A later run that finds a file of them takes "
-            "that back. Needs --reason.",
-        ),
-    ] = None,
-    reason: Annotated[
-        str | None,
-        typer.Option("--reason", help="Why, for --accept. Kept with your name and the time."),
-    ] = None,
+    alert: Alert = False,
+    accept_window: Accept = None,
+    reason: Reason = None,
     metrics_file: MetricsPath = None,
     as_json: Json = False,
 ) -> None:
@@ -103,29 +112,73 @@ def gaps(
     are any, or if the schedule stands still.
     """
     spec = load_pipeline(config, pipeline)
-    if spec.schedule is None:
-        raise UsageError(
-            f"pipeline {pipeline} has no `schedule`, so no window is due and none can be missing.",
-            code="SHIP-105",
-        )
     if accept_window or reason:
         _accept(config, spec, accept_window, reason)
         return
-    metrics = MetricsFile(metrics_file) if metrics_file else None
-    say_killed(config, spec, err)
-    runs_uri = resolve_uri(config, spec.runs_uri)
     if since and window:
         raise UsageError("--since and --window contradict each other; choose one", code="SHIP-102")
+    metrics = MetricsFile(metrics_file) if metrics_file else None
+    say_killed(config, spec, err)
+    looked = _look(config, spec, since, window)
+    if metrics:
+        now, runs_uri = runtime.now(), resolve_uri(config, spec.runs_uri)
+        fresh = fresh_until(runs_uri, spec.key, spec.clusters, now)
+        metrics.add(metrics_of_pipeline(pipeline, spec.clusters, looked.gaps, fresh, now))
+    told = Told(resolve_uri(config, spec.runs_uri), spec.key)
+    if alert:
+        looked = _untold(spec, looked, told)
+    if as_json:
+        print_json(looked.document(pipeline))
+    else:
+        if looked.stands_since:
+            out.say(standstill_in_words(looked.stands_since), "red")
+        if looked.gaps or not alert:
+            _show(pipeline, looked)
+    if alert:
+        told.add("late", windows_of(looked.gaps), runtime.now())
+        if looked.stands_since:
+            told.add("standstill", [looked.stands_since.window], runtime.now())
+    raise typer.Exit(1 if looked.gaps or looked.stands_since else 0)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What a look at the windows of a schedule found."""
+
+    first: dict[str, dt.datetime]  # cluster → begin of the first window looked at
+    windows: list[Window]
+    gaps: list[Gap]
+    last: LastRun | None
+    stands_since: LastRun | None  # the last run, if the schedule stands still since
+    earlier: str | None  # an earlier name that this pipeline may have had
+    problems: list[str]
+
+    def document(self, pipeline: str) -> dict[str, Any]:
+        stands = self.stands_since
+        return {
+            "pipeline": pipeline,
+            "since": {cluster: at.isoformat() for cluster, at in self.first.items()},
+            "windows": len(self.windows),
+            "gaps": [gap.model_dump() for gap in merged(self.gaps)],
+            "stands_still_since": stands.window_end.isoformat() if stands else None,
+            "perhaps_formerly": self.earlier,
+            "problems": self.problems,
+        }
+
+
+def _look(config: Path, spec: Pipeline, since: str | None, window: str | None) -> _Looked:
+    schedule, now = _schedule(spec), runtime.now()
+    runs_uri = resolve_uri(config, spec.runs_uri)
     asked = asked_window(spec, window) if window else None
     first = dict.fromkeys(spec.clusters, asked.start) if asked else _since(spec, runs_uri, since)
     earlier = None if since or asked or spec.formerly else _earlier(config, spec, runs_uri)
     if earlier:  # the earlier pipeline may have left a gap that no run of this name knows
-        ended = fresh_until(runs_uri, earlier, spec.clusters, runtime.now())
+        ended = fresh_until(runs_uri, earlier, spec.clusters, now)
         first = {cluster: min(at, ended.get(cluster, at)) for cluster, at in first.items()}
-    until = runtime.now() - dt.timedelta(seconds=spec.source.settle_seconds)
+    until = now - dt.timedelta(seconds=spec.source.settle_seconds)
     windows = [
         tick
-        for tick in Ticks(spec.schedule).windows(min(first.values()), until)
+        for tick in Ticks(schedule).windows(min(first.values()), until)
         if tick.end <= until and (asked is None or contains(asked, tick))
     ]
     if asked and not windows:
@@ -134,68 +187,36 @@ def gaps(
         )
     records = read_records(runs_uri, spec.key, windows[0].start if windows else until)
     problems: list[str] = []
-    wanted = find_gaps(windows, records, first, _ledgers(config, pipeline, problems))
-    told = Told(runs_uri, spec.key)
-    now = runtime.now()
-    if metrics:
-        metrics.add(
-            metrics_of_pipeline(
-                pipeline,
-                spec.clusters,
-                wanted,
-                fresh_until(runs_uri, spec.key, spec.clusters, now),
-                now,
-            )
-        )
+    found = find_gaps(windows, records, first, _ledgers(config, spec.name, problems))
     last = read_last_run(runs_uri, spec.key)
     stands = stands_still(
-        spec.schedule,
+        schedule,
         spec.source.settle_seconds,
         last,
         lambda tick: any(contains(record.window, tick) for record in records),
         now,
     )
-    if alert:
-        if last and last.window in told.of("standstill"):
-            stands = False
-        known = told.of("late")
-        since_run = last.schedule_since if last else None
-        wanted = [
-            gap
-            for gap in overdue(spec, wanted, since_run, now)
-            if windows_of([gap])[0] not in known
-        ]
-    found = merged(wanted)
-    if as_json:
-        document = {
-            "pipeline": pipeline,
-            "since": {cluster: at.isoformat() for cluster, at in first.items()},
-            "windows": len(windows),
-            "gaps": [gap.model_dump() for gap in found],
-            "stands_still_since": last.window_end.isoformat() if last and stands else None,
-            "perhaps_formerly": earlier,
-            "problems": problems,
-        }
-        print_json(document)
-    else:
-        if last and stands:
-            out.say(standstill_in_words(last), "red")
-        if found or not alert:
-            _show(found, len(windows), min(first.values()))
-            if earlier and found:
-                err.say(
-                    f"Pipeline {earlier} has no file any more, and shipped the same "
-                    f"source. If {pipeline} is its new name, write `formerly: "
-                    f"{earlier}` into its file before you run one of these windows. "
-                    "Then nothing is shipped twice."
-                )
-            for problem in problems:
-                err.say(problem, "red")
-    if alert:
-        told.add("late", windows_of(wanted), runtime.now())
-        if last and stands:
-            told.add("standstill", [last.window], runtime.now())
-    raise typer.Exit(1 if found or stands else 0)
+    return _Looked(first, windows, found, last, last if stands else None, earlier, problems)
+
+
+def _untold(spec: Pipeline, looked: _Looked, told: Told) -> _Looked:
+    """Keep what is overdue and what nobody was told yet."""
+    last, stands, known = looked.last, looked.stands_since, told.of("late")
+    late = overdue(spec, looked.gaps, last.schedule_since if last else None, runtime.now())
+    return replace(
+        looked,
+        gaps=[gap for gap in late if windows_of([gap])[0] not in known],
+        stands_since=None if stands and stands.window in told.of("standstill") else stands,
+    )
+
+
+def _schedule(spec: Pipeline) -> Schedule:
+    if spec.schedule is None:
+        raise UsageError(
+            f"pipeline {spec.name} has no `schedule`, so no window is due and none can be missing.",
+            code="SHIP-105",
+        )
+    return spec.schedule
 
 
 def _accept(config: Path, spec: Pipeline, window: str | None, reason: str | None) -> None:
@@ -206,15 +227,8 @@ def _accept(config: Path, spec: Pipeline, window: str | None, reason: str | None
             code="SHIP-102",
         )
     asked = asked_window(spec, window)
-    ticks = (
-        [
-            tick
-            for tick in Ticks(spec.schedule).windows(asked.start, asked.end)
-            if contains(asked, tick)
-        ]
-        if spec.schedule
-        else []
-    )
+    of_schedule = Ticks(_schedule(spec)).windows(asked.start, asked.end)
+    ticks = [tick for tick in of_schedule if contains(asked, tick)]
     if not ticks or ticks[-1].end > runtime.now():
         raise UsageError(f"--accept {window}: no window of the schedule that is over lies in it")
     stretch = Window(ticks[0].start, ticks[-1].end)
@@ -270,15 +284,30 @@ def _ledgers(config: Path, pipeline: str, problems: list[str]) -> Callable[[str]
     return read
 
 
-def _show(found: list[Gap], windows: int, since: dt.datetime) -> None:
-    looked = f"{plural(windows, 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
-    if not found:
+def _show(pipeline: str, looked: _Looked) -> None:
+    found = merged(looked.gaps)
+    since = min(looked.first.values())
+    shown = f"{plural(len(looked.windows), 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
+    if found:
+        _show_gaps(found, shown)
+        if looked.earlier:
+            err.say(
+                f"Pipeline {looked.earlier} has no file any more, and shipped the same "
+                f"source. If {pipeline} is its new name, write `formerly: "
+                f"{looked.earlier}` into its file before you run one of these windows. "
+                "Then nothing is shipped twice."
+            )
+    else:
         out.say(
-            f"✓ Nothing is missing: {looked}, all complete on every cluster, by the last run "
+            f"✓ Nothing is missing: {shown}, all complete on every cluster, by the last run "
             "that looked at each.",
             "green",
         )
-        return
+    for problem in looked.problems:
+        err.say(problem, "red")
+
+
+def _show_gaps(found: list[Gap], looked: str) -> None:
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:
         more = f" and {len(gap.paths) - 1:,} more" if len(gap.paths) > 1 else ""

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -29,7 +29,7 @@ import typer
 
 from shipper import runner, runtime
 from shipper.asked import steps_of
-from shipper.cli.against import changes
+from shipper.cli.against import Change, changes
 from shipper.cli.console import (
     NEEDS_A_LOOK,
     Commands,
@@ -182,45 +182,52 @@ def options(
         os.environ.setdefault("SHIPPER_LOG", "info")
 
 
+OfPipeline = Annotated[
+    str | None,
+    typer.Argument(help="Only this pipeline and its clusters.", show_default="all"),
+]
+Sql = Annotated[
+    bool, typer.Option(help="Also let Spark analyse every SQL expression (takes seconds).")
+]
+RunnerPython = Annotated[
+    bool,
+    typer.Option(
+        "--runner-python",
+        help=(
+            "Analyse with the program that the first pipeline names as `runner.python`. "
+            "Without this option, no program of the configuration is run."
+        ),
+    ),
+]
+Secrets = Annotated[
+    bool,
+    typer.Option(
+        help="Also check that the variables and files that the configuration refers to exist."
+    ),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        "--against",
+        metavar="OLD_CONFIG",
+        help="Also show what the change from this folder means for the next runs: another "
+        "transform, topics, redaction, schedule or gates, new and removed pipelines.",
+    ),
+]
+
+
 @app.command(
     epilog="Example: `shipper validate` · `shipper validate web_access` · `shipper validate "
     "--config /etc/shipper --no-sql` · `shipper validate --against /tmp/before/config`"
 )
 def validate(
-    pipeline: Annotated[
-        str | None,
-        typer.Argument(help="Only this pipeline and its clusters.", show_default="all"),
-    ] = None,
+    pipeline: OfPipeline = None,
     config: Config = Path("config"),
     as_json: Json = False,
-    sql: Annotated[
-        bool, typer.Option(help="Also let Spark analyse every SQL expression (takes seconds).")
-    ] = True,
-    runner_python: Annotated[
-        bool,
-        typer.Option(
-            "--runner-python",
-            help=(
-                "Analyse with the program that the first pipeline names as `runner.python`. "
-                "Without this option, no program of the configuration is run."
-            ),
-        ),
-    ] = False,
-    secrets: Annotated[
-        bool,
-        typer.Option(
-            help="Also check that the variables and files that the configuration refers to exist."
-        ),
-    ] = True,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against",
-            metavar="OLD_CONFIG",
-            help="Also show what the change from this folder means for the next runs: another "
-            "transform, topics, redaction, schedule or gates, new and removed pipelines.",
-        ),
-    ] = None,
+    sql: Sql = True,
+    runner_python: RunnerPython = False,
+    secrets: Secrets = True,
+    against: Against = None,
     strict: Strict = False,
 ) -> None:
     """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
@@ -228,55 +235,84 @@ def validate(
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
-    found = changes(against, config, pipeline) if against else []
+    found = changes(against, config, pipeline) if against else None
     refused = _refused_properties(config, loaded)
     warnings = [*loaded.warnings, *source_warnings(config, loaded)]
     notifiers, not_checked = check_notifiers(config, loaded)
-    sql_checked, wrong = bool(sql and loaded.pipelines), dict[str, list[ConfigFault]]()
-    if sql_checked:
+    wrong: dict[str, list[ConfigFault]] | None = None
+    if sql and loaded.pipelines:
         err.say("Spark analyses the SQL expressions …", "dim")
         wrong = _sql_faults(config, loaded, pipeline, runner_python=runner_python)
+    of_pipelines = {**(wrong or {}), **notifiers}
     faults = [
         *loaded.faults,
         *refused.values(),
         *case_faults(config, loaded, pipeline),
-        *chain.from_iterable([*wrong.values(), *notifiers.values()]),
+        *chain.from_iterable([*(wrong or {}).values(), *notifiers.values()]),
     ]
-    pipelines = sorted(loaded.pipelines.keys() - wrong.keys() - notifiers.keys())
-    clusters = sorted(loaded.clusters.keys() - refused.keys())
+    checked = _Validated(
+        faults=faults,
+        warnings=[str(warning) for warning in warnings],
+        pipelines=sorted(loaded.pipelines.keys() - of_pipelines.keys()),
+        clusters=sorted(loaded.clusters.keys() - refused.keys()),
+        sql_checked=wrong is not None,
+        not_checked=not_checked,
+        changes=found,
+    )
     if as_json:
-        print_json(
-            {
-                "faults": [str(fault) for fault in faults],
-                "places": [_place(fault) for fault in faults],
-                "warnings": [str(found) for found in warnings],
-                "pipelines": pipelines,
-                "clusters": clusters,
-                "sql_checked": sql_checked,
-                "notifiers_checked": not_checked is None,
-                "changes": None if against is None else [asdict(change) for change in found],
-            }
-        )
+        print_json(checked.document())
     else:
-        for fault in faults:
+        checked.show(loaded)
+    raise typer.Exit(2 if faults else NEEDS_A_LOOK if strict and warnings else 0)
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """What `shipper validate` found."""
+
+    faults: list[ConfigFault]
+    warnings: list[str]
+    pipelines: list[str]
+    """Those that are right; ``clusters`` too."""
+    clusters: list[str]
+    sql_checked: bool
+    not_checked: str | None
+    """Reason why notifiers were not checked."""
+    changes: list[Change] | None
+    """Changes against another folder; None: not asked for."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "faults": [str(fault) for fault in self.faults],
+            "places": [_place(fault) for fault in self.faults],
+            "warnings": self.warnings,
+            "pipelines": self.pipelines,
+            "clusters": self.clusters,
+            "sql_checked": self.sql_checked,
+            "notifiers_checked": self.not_checked is None,
+            "changes": None if self.changes is None else [asdict(found) for found in self.changes],
+        }
+
+    def show(self, loaded: LoadedConfig) -> None:
+        for fault in self.faults:
             err.say(str(fault), "red")
-        for warning in warnings:
+        for warning in self.warnings:
             err.say(f"warning: {warning}", "yellow")
-        for change in found:
+        for change in self.changes or ():
             out.say(str(change))
         listed = set(loaded.faults)
         if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
             err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")
-        counted = f"{plural(len(pipelines), 'pipeline')} and {plural(len(clusters), 'cluster')}"
-        right = f"{counted} are right"
-        if faults:
-            counts = f"{plural(len(faults), 'fault')}. {right} so far."
-            err.say(with_code(counts, common_code(faults)), "bold red")
-        else:
-            unchecked = [] if sql_checked else ["SQL expressions were not analysed"]
-            unchecked += [f"notifiers were not checked: {not_checked}"] if not_checked else []
-            out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
-    raise typer.Exit(2 if faults else NEEDS_A_LOOK if strict and warnings else 0)
+        pipelines = plural(len(self.pipelines), "pipeline")
+        right = f"{pipelines} and {plural(len(self.clusters), 'cluster')} are right"
+        if self.faults:
+            counts = f"{plural(len(self.faults), 'fault')}. {right} so far."
+            err.say(with_code(counts, common_code(self.faults)), "bold red")
+            return
+        unchecked = [] if self.sql_checked else ["SQL expressions were not analysed"]
+        if self.not_checked:
+            unchecked.append(f"notifiers were not checked: {self.not_checked}")
+        out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
 
 
 def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:

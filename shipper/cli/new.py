@@ -28,44 +28,45 @@ from shipper.whole_files import output_file, refuse_existing
 app = new_app("new")
 
 
+Name = Annotated[
+    str,
+    typer.Argument(help="Name of the pipeline, and of its file: letters, digits, `_` and `-`."),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of the files, with a placeholder such as `{window_start:%Y/%m/%d/%H}` for its "
+        "time."
+    ),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option(help="Topic of the records. It must exist when the pipeline runs."),
+]
+OfCluster = Annotated[
+    str | None,
+    typer.Option(help="Name of the Kafka cluster; its file is `clusters/NAME.yaml`."),
+]
+Schedule = Annotated[str, typer.Option(help="Cron, or `none` for a pipeline that is run by hand.")]
+Sample = Annotated[
+    Path | None,
+    typer.Option(
+        help="A file such as the pipeline will ship: its format and its time column are detected."
+    ),
+]
+
+
 @app.command(
     epilog="Example: `shipper new web_access --sample /var/log/nginx/access.log --source "
     "'s3a://logs/web/{window_start:%Y/%m/%d/%H}/' --topic logs.web --cluster frankfurt`"
 )
 def new(
-    name: Annotated[
-        str,
-        typer.Argument(help="Name of the pipeline, and of its file: letters, digits, `_` and `-`."),
-    ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "Folder of the files, with a placeholder such as `{window_start:%Y/%m/%d/%H}` "
-                "for its time."
-            )
-        ),
-    ] = None,
-    topic: Annotated[
-        str | None,
-        typer.Option(help="Topic of the records. It must exist when the pipeline runs."),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="Name of the Kafka cluster; its file is `clusters/NAME.yaml`."),
-    ] = None,
-    schedule: Annotated[
-        str, typer.Option(help="Cron, or `none` for a pipeline that is run by hand.")
-    ] = "0 * * * *",
-    sample: Annotated[
-        Path | None,
-        typer.Option(
-            help=(
-                "A file such as the pipeline will ship: its format and its time column are "
-                "detected."
-            )
-        ),
-    ] = None,
+    name: Name,
+    source: Source = None,
+    topic: Topic = None,
+    cluster: OfCluster = None,
+    schedule: Schedule = "0 * * * *",
+    sample: Sample = None,
     config: Config = Path("config"),
 ) -> None:
     """Write CONFIG/pipelines/NAME.yaml. Ask at the terminal for what the options do not say. Never
@@ -108,10 +109,14 @@ def new(
             f"(retention.ms), and may reject them: `shipper doctor {name}` compares the topic "
             "with the pipeline."
         )
-    if not (there := config / "clusters" / f"{cluster}.yaml").exists():
+    _say_next(name, config / "clusters" / f"{cluster}.yaml", sample)
+
+
+def _say_next(name: str, cluster: Path, sample: Path | None) -> None:
+    if not cluster.exists():
         out.say(
-            f"The cluster has no file yet. Write {there}:\n\ncluster: {cluster}\nbootstrap: "
-            "HOST:9092\n"
+            f"The cluster has no file yet. Write {cluster}:\n\ncluster: {cluster.stem}\n"
+            "bootstrap: HOST:9092\n"
         )
     then = f"then shipper plan {name} --window START/END, which sends nothing"
     if sample:

@@ -36,39 +36,42 @@ _COLOURS = {"shipped": "green", "dropped": "dim", "quarantined": "yellow", "fail
 app = new_app("preview")
 
 
+LastClosed = Annotated[
+    bool, typer.Option("--last", help="The latest window of the schedule that has closed.")
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--file", help="Lines of this file, wherever it lies. May be given several times."
+    ),
+]
+AsCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Show the lines as this cluster gets them, if `clusters` gives it its own routes.",
+    ),
+]
+Lines = Annotated[int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")]
+Save = Annotated[
+    bool,
+    typer.Option(
+        "--save-test",
+        help="Also write CONFIG/tests/PIPELINE.yaml, a first file for `shipper test`, if none "
+        "exists. It holds the lines.",
+    ),
+]
+
+
 @app.command(epilog=EPILOG)
 def preview(
     pipeline: PipelineName,
     window: WindowText = None,
-    last: Annotated[
-        bool, typer.Option("--last", help="The latest window of the schedule that has closed.")
-    ] = False,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--file", help="Lines of this file, wherever it lies. May be given several times."
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            help=(
-                "Show the lines as this cluster gets them, if `clusters` gives it its own routes."
-            ),
-        ),
-    ] = None,
-    lines: Annotated[
-        int, typer.Option("-n", "--lines", min=1, max=_MOST_LINES, help="How many.")
-    ] = 20,
-    save: Annotated[
-        bool,
-        typer.Option(
-            "--save-test",
-            help="Also write CONFIG/tests/PIPELINE.yaml, a first file for `shipper test`, if none "
-            "exists. It holds the lines.",
-        ),
-    ] = False,
+    last: LastClosed = False,
+    file: Files = None,
+    cluster: AsCluster = None,
+    lines: Lines = 20,
+    save: Save = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -101,19 +104,8 @@ def preview(
             lines=str(lines),
             files=json.dumps(named_files(config, file)) if file else None,
         )
-        results = RunFolder(folder, spec.key, about.start, about.end, job.run_id)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
-        name = f"{runner.PREVIEW}.{cluster}" if cluster else runner.PREVIEW
-        result, plan = results.find(name, PreviewResult), results.find(runner.PLAN, PlanResult)
-    error = (result and result.error) or (plan and plan.error)
-    if result is None or error:
-        raise StepResultError(
-            error
-            or (
-                f"the preview {runner.how_it_ended(code)} and left no result. Its last lines "
-                "above say why."
-            )
-        )
+        result = _result(RunFolder(folder, spec.key, about.start, about.end, job.run_id), job, code)
     if as_json:
         print_json(result)
     else:
@@ -121,6 +113,19 @@ def preview(
     if save and code == 0:
         _say_saved(pipeline, save_test(config, spec, result.lines, cluster))
     raise typer.Exit(code)
+
+
+def _result(folder: RunFolder, job: runner.Job, code: int) -> PreviewResult:
+    result = folder.find(job.steps[-1].replace(":", "."), PreviewResult)
+    plan = folder.find(runner.PLAN, PlanResult)
+    error = (result and result.error) or (plan and plan.error)
+    if result is None or error:
+        raise StepResultError(
+            error
+            or f"the preview {runner.how_it_ended(code)} and left no result. Its last lines "
+            "above say why."
+        )
+    return result
 
 
 def _say_saved(pipeline: str, saved: SavedTest) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,64 +34,73 @@ EPILOG = (
 )
 app = new_app("replay")
 
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", help="Reason, for the records' headers and the report."),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="Replay records from this time on, by `records.timestamp`."),
+]
+To = Annotated[str | None, typer.Option("--to", help="… and before this.")]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        help=f"Where to look for files: {FORMS}.",
+        show_default="from --from to --to",
+    ),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--files", help="Replay this file instead of a window's. May be given several times."
+    ),
+]
+TopicPrefix = Annotated[
+    str,
+    typer.Option(
+        "--topic-prefix",
+        help="Prefix of each topic's name. The topics must exist.",
+        show_default="the same topics",
+    ),
+]
+Rate = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.",
+    ),
+]
+OfClusters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster", help="One of its clusters; may be given several times.", show_default="all"
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Continue this replay: send what is missing of it."),
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Confirm that consumers of the same topics will see duplicates."),
+]
+
 
 @app.command(epilog=EPILOG)
 def replay(
     pipeline: PipelineName,
-    reason: Annotated[
-        str | None,
-        typer.Option("--reason", help="Reason, for the records' headers and the report."),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", help="Replay records from this time on, by `records.timestamp`."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="… and before this.")] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            help=f"Where to look for files: {FORMS}.",
-            show_default="from --from to --to",
-        ),
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--files", help="Replay this file instead of a window's. May be given several times."
-        ),
-    ] = None,
-    topic_prefix: Annotated[
-        str,
-        typer.Option(
-            "--topic-prefix",
-            help="Prefix of each topic's name. The topics must exist.",
-            show_default="the same topics",
-        ),
-    ] = "",
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            "--rate",
-            help="Most bytes per second to each cluster, such as 5MB/s; with --id, from now on.",
-        ),
-    ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cluster", help="One of its clusters; may be given several times.", show_default="all"
-        ),
-    ] = None,
-    id: Annotated[
-        str | None,
-        typer.Option("--id", help="Continue this replay: send what is missing of it."),
-    ] = None,
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes", help="Confirm that consumers of the same topics will see duplicates."
-        ),
-    ] = False,
+    reason: Reason = None,
+    start: From = None,
+    end: To = None,
+    window: Where = None,
+    files: Files = None,
+    topic_prefix: TopicPrefix = "",
+    rate: Rate = None,
+    cluster: OfClusters = None,
+    id: Id = None,
+    yes: Yes = False,
     config: Config = Path("config"),
     as_json: Json = False,
 ) -> None:
@@ -102,50 +113,8 @@ def replay(
     spec = load_pipeline(config, pipeline)
     runs_uri = resolve_uri(config, spec.runs_uri)
     before = find_replay(runs_uri, pipeline, id) if id else None
-    given = [value for value in (reason, start, end, window, files, topic_prefix, cluster) if value]
-    if before is not None:
-        if given:
-            raise UsageError(
-                f"replay {id} exists already and fixes what is replayed. Nothing was sent. To "
-                "send what is missing of it, give only --id and --rate.",
-                code="SHIP-112",
-            )
-        wanted = before.model_copy(update={"rate_limit": _rate(rate)}) if rate else before
-    else:
-        if id and not given and not rate:
-            raise UsageError(
-                f"pipeline {pipeline} has no replay {id} in {runs_uri}. Nothing was sent. "
-                "Correct --id, or leave it out to start a new replay.",
-                code="SHIP-112",
-            )
-        times = _times(start, end)
-        if not reason:
-            raise UsageError(
-                "--reason is missing. Nothing was sent. Say why the records are replayed: their "
-                "headers and the report carry the reason."
-            )
-        check_clusters(spec, cluster or ())
-        named = named_files(config, files or ())
-        about = _window(spec, times, window, named)
-        asked: dict[str, Any] = {
-            "id": id or runner.new_run_id().lower(),
-            "reason": reason,
-            "start": times and times.start,
-            "end": times and times.end,
-            "topic_prefix": topic_prefix,
-            "rate_limit": _rate(rate),
-            "clusters": cluster or (),
-            "window_start": about.start,
-            "window_end": about.end,
-            "files": named,
-        }
-        try:
-            wanted = Replay.model_validate(asked)
-        except ValueError as error:
-            raise UsageError(
-                f"--id {id} is not valid. Use lower-case letters, digits and '-', and at most 40 "
-                "characters."
-            ) from error
+    asked = _Asked(id, reason, start, end, window, files, topic_prefix, rate, cluster)
+    wanted = _again(before, asked) if before else _new(config, spec, runs_uri, asked)
     derived = replayed(spec, wanted)
     if before is None and not topic_prefix and not yes:
         _confirm(spec)
@@ -169,6 +138,70 @@ def replay(
     if code:
         err.say(f"replay {wanted.id} is not complete. {again}.", "red")
     raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The command's options that say what to replay."""
+
+    id: str | None
+    reason: str | None
+    start: str | None
+    end: str | None
+    window: str | None
+    files: list[str] | None
+    topic_prefix: str
+    rate: str | None
+    clusters: list[str] | None
+
+    def names_records(self) -> bool:
+        return any(dataclasses.asdict(replace(self, id=None, rate=None)).values())
+
+
+def _again(before: Replay, asked: _Asked) -> Replay:
+    if asked.names_records():
+        raise UsageError(
+            f"replay {asked.id} exists already and fixes what is replayed. Nothing was sent. To "
+            "send what is missing of it, give only --id and --rate.",
+            code="SHIP-112",
+        )
+    return before.model_copy(update={"rate_limit": _rate(asked.rate)}) if asked.rate else before
+
+
+def _new(config: Path, spec: Pipeline, runs_uri: str, asked: _Asked) -> Replay:
+    if asked.id and not asked.names_records() and not asked.rate:
+        raise UsageError(
+            f"pipeline {spec.name} has no replay {asked.id} in {runs_uri}. Nothing was sent. "
+            "Correct --id, or leave it out to start a new replay.",
+            code="SHIP-112",
+        )
+    times = _times(asked.start, asked.end)
+    if not asked.reason:
+        raise UsageError(
+            "--reason is missing. Nothing was sent. Say why the records are replayed: their "
+            "headers and the report carry the reason."
+        )
+    check_clusters(spec, asked.clusters or ())
+    files = named_files(config, asked.files or ())
+    window = _window(spec, times, asked.window, files)
+    try:
+        return Replay(
+            id=asked.id or runner.new_run_id().lower(),
+            reason=asked.reason,
+            start=times.start if times else None,
+            end=times.end if times else None,
+            topic_prefix=asked.topic_prefix,
+            rate_limit=_rate(asked.rate),
+            clusters=tuple(asked.clusters or ()),
+            window_start=window.start,
+            window_end=window.end,
+            files=tuple(files),
+        )
+    except ValueError as error:
+        raise UsageError(
+            f"--id {asked.id} is not valid. Use lower-case letters, digits and '-', and at most "
+            "40 characters."
+        ) from error
 
 
 def _times(start: str | None, end: str | None) -> Window | None:

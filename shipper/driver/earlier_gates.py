@@ -46,17 +46,18 @@ class DeliveryReader:
         ends: dict[str, list[int]] | None = None,
     ) -> str:
         """Read the topics back, and add the findings, or why there are none, to the account. Return
-        a description of the records read. ``ends``: see :func:`shipper.verify.recount.look`."""
+        a description of the records read. ``ends``: topic → where its partitions' records of this
+        ship surely end; None: where they end now."""
+        account.ends = ends
+        reader = ReadBack(self._cluster, committed=ship.guarantee == "exactly_once")
         try:
             return look(
                 check,
-                self._context.pipeline,
                 ship,
                 ledger,
                 account,
-                ReadBack(self._cluster, committed=ship.guarantee == "exactly_once"),
+                reader,
                 lambda: self._others(check, ship, since=ends is None),
-                ends,
             )
         except ShipperError as error:
             account.read_back_fault, account.read_back_passing = error.message, error.retriable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview import PreviewedLine
-    from shipper.report.results import GateResult
+    from shipper.report.results import CheckResult
     from shipper.types import FileId
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
@@ -64,6 +64,18 @@ class ToSum(NamedTuple):
 
     file: PlannedFile
     lengths: Sequence[int]
+
+
+class SourceJudged(NamedTuple):
+    """What the source gate's checks found."""
+
+    checks: list[CheckResult]
+    scans: int = 0
+    """Number of scans of the files."""
+    scope: str = ""
+    """What was looked at, for people."""
+    documents: Mapping[str, str] = {}
+    """Texts for the run's folder, by name: what Great Expectations says of suites."""
 
 
 @dataclass
@@ -187,18 +199,13 @@ class Engine(Protocol):
         plan: PlanResult,
         left: Sequence[PlannedFile],
         runs_uri: str,
-        phases: Phases,
-        result: GateResult,
-        *,
-        by_spark: bool,
         config_dir: Path,
-    ) -> Mapping[str, str]:
-        """Judge the listing, and lines of the files ``left``, by ``checks``. Fill the checks, scans
-        and scope of ``result``. ``by_spark``: whether a check needs Spark; if so, Spark is started.
-        ``runs_uri``: where the reports of earlier runs are; ``phases``: where the time of scans is
-        noted. Never raises for a check that cannot be evaluated: such a check blocks. Notes the
-        faults of files that cannot be read. Returns documents for the run's folder, by name: what
-        Great Expectations says of suites below ``config_dir``."""
+        phases: Phases,
+    ) -> SourceJudged:
+        """Judge the listing, and lines of the files ``left``, by ``checks``. Spark is started if a
+        check needs it. ``runs_uri``: where the reports of earlier runs are; ``config_dir``: where
+        suites are; ``phases``: where the time of scans is noted. Never raises for a check that
+        cannot be evaluated: such a check blocks. Notes the faults of files that cannot be read."""
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         """Read files to their end, and note why some cannot be read."""

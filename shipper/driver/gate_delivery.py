@@ -4,6 +4,7 @@ topics say."""
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from shipper.config.checks import ReadBackCheck
@@ -15,13 +16,14 @@ from shipper.driver.pieces import etags_of
 from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError, StepResultError
+from shipper.ledger.fold import Chunks
 from shipper.ledger.incarnations import without
-from shipper.ledger.inventory import figures
+from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.completed import completed, files_by_tick
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult, RecreatedTopic
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, apply_gate
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.reconcile import reconcile
@@ -65,24 +67,9 @@ def _judged(
     started_at: dt.datetime,
 ) -> DeliveryGateResult:
     cluster_name, pipeline = shipped.cluster, context.pipeline
-    client = context.connections(cluster_name).client
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
-        state = log.look(
-            ask_state([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS
-        )
-        # Records that the ship has sent again count once. Records lost since are in the sums, and
-        # named.
-        chunks = without(
-            state.chunks, {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
-        )
-        lost = judge(client, chunks, {file.id for file in files}).named()
-    # An overwritten file that is left alone is not the file that the ledger knows by its name, size
-    # and time.
-    others = chunks.overwritten(etags_of(files))
-    ledger = figures(
-        chunks, [id for file in files if (id := file.id) not in others], shipped.generations
-    )
+        chunks, ledger, lost = _read(context, files, shipped, log)
     account = reconcile(shipped, {file.path: file.id for file in files}, ledger)
     scope = f"the whole window, {plural(len(planned.own_files), 'file')}"
     if late := len(files) - len(planned.own_files):
@@ -108,16 +95,7 @@ def _judged(
             if account.ends and topic in account.ends
         },
         account=account.counts,
-        coverage=Coverage(start=context.window.start, end=context.window.start)
-        if context.named_files
-        else earlier.without_closed(
-            coverage(
-                planned,
-                cluster_name,
-                when_empty_fails=pipeline.source.when_empty == "fail",
-                committed=last_commits(chunks, {file.id: tick_of(file, planned) for file in files}),
-            )
-        ),
+        coverage=_coverage(context, planned, chunks, cluster_name, earlier),
     )
     meaning = (
         f"after shipping to {cluster_name}: do not trust this window before the difference is "
@@ -132,3 +110,36 @@ def _judged(
                 context.own_runs_uri, pipeline, result, files_by_tick(planned, shipped)
             )
     return result
+
+
+def _coverage(
+    context: RunContext, planned: PlanResult, chunks: Chunks, cluster: str, earlier: EarlierGates
+) -> Coverage:
+    if context.named_files:
+        return Coverage(start=context.window.start, end=context.window.start)
+    ticks = {file.id: tick_of(file, planned) for file in planned.files_for(cluster)}
+    found = coverage(
+        planned,
+        cluster,
+        when_empty_fails=context.pipeline.source.when_empty == "fail",
+        committed=last_commits(chunks, ticks),
+    )
+    return earlier.without_closed(found)
+
+
+def _read(
+    context: RunContext, files: Sequence[PlannedFile], shipped: ShipResult, log: LedgerLog
+) -> tuple[Chunks, LedgerFigures, list[RecreatedTopic]]:
+    """Return what the ledger has of the files, its figures, and the topics made anew since."""
+    state = log.look(ask_state([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
+    # Records that the ship has sent again count once. Records lost since are in the sums, and
+    # named.
+    gone = {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
+    chunks = without(state.chunks, gone)
+    client = context.connections(shipped.cluster).client
+    lost = judge(client, chunks, {file.id for file in files}).named()
+    # An overwritten file that is left alone is not the file that the ledger knows by its name, size
+    # and time.
+    others = chunks.overwritten(etags_of(files))
+    counted = [id for file in files if (id := file.id) not in others]
+    return chunks, figures(chunks, counted, shipped.generations), lost

@@ -66,14 +66,13 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
             else "late files alone, and no check looks into files"
         )  # fmt: skip
         return result
-    by_spark = asks_spark(context.pipeline, checks)
-    if by_spark:
+    if asks_spark(context.pipeline, checks):
         context.start_spark_for_sql()
-    documents = context.engine.judge_source(
-        checks, planned, left, context.own_runs_uri, context.phases, result,
-        by_spark=by_spark, config_dir=context.config_dir,
-    )  # fmt: skip
-    for name, text in documents.items():
+    judged = context.engine.judge_source(
+        checks, planned, left, context.own_runs_uri, context.config_dir, context.phases
+    )
+    result.checks, result.scans, result.scope = judged.checks, judged.scans, judged.scope
+    for name, text in judged.documents.items():
         context.folder.write_text(name, text)
     looked = not any(file.problem and file.passing for file in left)
     return close_if_needed(result, "before the ship: nothing was sent", looked=looked)

@@ -570,12 +570,7 @@ class AskedCluster:
         self._found.findings += ledger.weaknesses()
         self._found.generation = -1
         if state is not None:
-            if text := moved(state, self._plan):
-                self._found.findings.append(warn(text, code="moved", cluster=self.name))
-            self._found.to_fence = state.control.to_fence()
-            self._found.generation = state.control.generation
-            latest = state.control.generations.get(state.control.generation)
-            self._found.ack_ms = latest.ack_ms if latest else None
+            self._take(state)
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
         judged = {file for file in etags if not context.reship or file in reshipped}
@@ -597,6 +592,16 @@ class AskedCluster:
             if context.ships:
                 connections.begin_writing(self._found.to_fence)
         return found
+
+    def _take(self, state: LedgerState) -> None:
+        """Take over what the ledger says of its runs."""
+        if text := moved(state, self._plan):
+            self._found.findings.append(warn(text, code="moved", cluster=self.name))
+        control = state.control
+        self._found.to_fence = control.to_fence()
+        self._found.generation = control.generation
+        latest = control.generations.get(control.generation)
+        self._found.ack_ms = latest.ack_ms if latest else None
 
     def _decide(self) -> Decisions:
         chunks = self._topics.chunks

@@ -17,6 +17,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import plural
@@ -123,15 +124,22 @@ def window_end(window: str) -> dt.datetime | None:
         return None
 
 
+class WrittenArchive(NamedTuple):
+    """Files of an archive; the fields as in :class:`Archive`."""
+
+    manifest: str
+    sha256: str
+    entries: int
+
+
 def write_archive(
     folder: LedgerFolder,
     ledger: LedgerLog,
     read: LedgerRecords,
     chosen: Iterable[LogRecord],
-) -> tuple[str, str, int]:
+) -> WrittenArchive:
     """Write the earlier archive with ``chosen`` on top, as new files beside the old ones, and read
-    all of them back. Return its manifest's name and SHA-256, and its number of records. Raises
-    ClusterError."""
+    all of them back. Raises ClusterError."""
     pipeline, store = ledger.pipeline, folder.archives
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:
@@ -151,4 +159,4 @@ def write_archive(
             "was not changed. Run the command again.",
             code="SHIP-507",
         ) from why
-    return written.name, written.sha256, records
+    return WrittenArchive(written.name, written.sha256, records)

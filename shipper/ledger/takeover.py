@@ -312,12 +312,19 @@ def _forget(ledger: LedgerLog, fenced: Announced) -> None:
         log.warning("the next run fences the lanes of earlier runs once more: %s", error)
 
 
+class SoleRun(NamedTuple):
+    """A run that ships no file and writes to the ledger with one lane."""
+
+    generation: int
+    settings: LaneSettings
+    """Of its lane."""
+
+
 @contextmanager
 def sole_run(
     ledger: LedgerLog, pipeline: Pipeline, run_id: str, say: Callable[[str], None]
-) -> Iterator[tuple[int, LaneSettings]]:
-    """Run as a ship of no file, which writes to the ledger with one lane: hold the lease, and yield
-    the generation, with the lanes of all earlier runs fenced, and the lane's settings. Raises
+) -> Iterator[SoleRun]:
+    """Hold the lease, and yield the run once the lanes of all earlier runs are fenced. Raises
     ClusterError."""
     settings, delivery = lane_settings(ledger.cluster, pipeline, _BATCH_BYTES), pipeline.delivery
     with HeldLease(
@@ -326,7 +333,7 @@ def sole_run(
         fenced = fence_earlier_runs(ledger, settings, Generation(run_id, 1, 1), lease=lease)
         lease.generation = fenced.generation
         _forget(ledger, fenced)
-        yield fenced.generation, settings
+        yield SoleRun(fenced.generation, settings)
 
 
 def take_over(

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import fsspec
@@ -108,13 +108,23 @@ class Refused(Exception):
         self.status = status
 
 
+class Host(NamedTuple):
+    """The Airflow that serves the page."""
+
+    root: str = "/"
+    """Where Airflow's own pages begin."""
+    scheduler: Scheduler | None = None
+
+
+_NO_AIRFLOW = Host()
+
+
 @dataclass(frozen=True)
 class _Question:
     index: Index
     view: View
     rights: Rights
-    airflow: str
-    scheduler: Scheduler | None
+    host: Host
     now: int
 
 
@@ -124,19 +134,17 @@ def respond(
     query: Mapping[str, str],
     rights: Rights,
     *,
-    airflow: str = "/",
-    scheduler: Scheduler | None = None,
+    host: Host = _NO_AIRFLOW,
     config_dir: Path | None = None,
 ) -> Response:
-    """Answer a request. ``path``: decoded, below the page's folder. ``airflow``: where Airflow's
-    own pages begin. ``config_dir``: the configuration whose pipelines are due; None: those of the
-    index are."""
+    """Answer a request. ``path``: decoded, below the page's folder. ``config_dir``: the
+    configuration whose pipelines are due; None: those of the index are."""
     if path in _STATIC:
         body = resources.files("shipper.shipments").joinpath(path).read_bytes()
         return _response(body, _STATIC[path], _POLICY)
     try:
         with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
-            asked = _Question(opened, View.of(query), rights, airflow, scheduler, _now())
+            asked = _Question(opened, View.of(query), rights, host, _now())
             if path == "shipments":
                 return _page(asked, query.get("part", ""))
             if path == "windows":
@@ -181,7 +189,7 @@ def _page(asked: _Question, part: str) -> Response:
     shown: dict[str, Any] = {"view": view, "part": part, "panel": "", "problem": ""}
     if part != "panel":
         only = asked.rights.pipelines()
-        shown |= overview(asked.index, view, asked.now, only, asked.scheduler)
+        shown |= overview(asked.index, view, asked.now, only, asked.host.scheduler)
     if part != "page":
         opened = next((kind for kind in _PANELS if getattr(view, kind)), "")
         try:
@@ -203,7 +211,7 @@ def _windows(asked: _Question, query: Mapping[str, str]) -> Response:
         raise Refused(
             HTTPStatus.BAD_REQUEST, "first is before last, and at most 400 days before it"
         )
-    row = row_of(asked.index, known, view, between, asked.now, asked.scheduler)
+    row = row_of(asked.index, known, view, between, asked.now, asked.host.scheduler)
     found = drawing.cells(row["segments"])
     if len(found) > _MOST_NAMED:
         found = [cell for cell in found if STATES[cell[2]] != SHIPPED][-_MOST_NAMED:]
@@ -215,7 +223,7 @@ def _pipeline(asked: _Question) -> dict[str, Any]:
     """Return the windows of a pipeline, and what may be done with them."""
     known = _known(asked.index, asked.view.list, asked.rights)
     between = stretch(asked.index, asked.view, [known], asked.now)
-    row = row_of(asked.index, known, asked.view, between, asked.now, asked.scheduler)
+    row = row_of(asked.index, known, asked.view, between, asked.now, asked.host.scheduler)
     found = drawing.cells(row["segments"])
     listed = [cell for cell in found if STATES[cell[2]] != SHIPPED][::-1]
     # From the first window that is not shipped to the last; of a pipeline with none, what was seen.
@@ -242,9 +250,9 @@ def _cluster(asked: _Question) -> dict[str, Any]:
         raise Refused(
             HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name"
         )
-    start, end = stretch(asked.index, asked.view, shipping, asked.now)
+    between = stretch(asked.index, asked.view, shipping, asked.now)
     may_read = asked.rights.may_read_reports
-    return cluster_page(asked.index, asked.view.on, shipping, start, end, asked.now, may_read)
+    return cluster_page(asked.index, asked.view.on, shipping, between, asked.now, may_read)
 
 
 def _window(asked: _Question) -> dict[str, Any]:
@@ -254,7 +262,8 @@ def _window(asked: _Question) -> dict[str, Any]:
         window = parse_window(text)
     except ShipperError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
-    found = detail(asked.index, known, window, asked.now, asked.view.run or None, asked.scheduler)
+    run = asked.view.run or None
+    found = detail(asked.index, known, window, asked.now, run, asked.host.scheduler)
     if not asked.rights.may_read_reports(known.dag_id):
         found |= {
             "report": None,
@@ -271,8 +280,8 @@ def _window(asked: _Question) -> dict[str, Any]:
             for ship in run["ships"]:
                 ship["parked"] = []
     of_window = (found["start"], found["end"])
-    may_see = asked.scheduler and asked.rights.may_see_runs(known.dag_id)
-    runs = asked.scheduler.over(known, of_window) if asked.scheduler and may_see else ()
+    may_see = asked.host.scheduler and asked.rights.may_see_runs(known.dag_id)
+    runs = asked.host.scheduler.over(known, of_window) if asked.host.scheduler and may_see else ()
     found |= {"judged": judged(found), "delay": delay(found["clusters"]), "airflow_runs": runs}
     return found | _doing(asked, known)
 
@@ -280,16 +289,16 @@ def _window(asked: _Question) -> dict[str, Any]:
 def _doing(asked: _Question, known: Known) -> dict[str, Any]:
     """Return what the person may do with the pipeline in Airflow, and where that knows it."""
     may_run = asked.rights.may_run(known.pipeline)
-    dag = f"{asked.airflow}dags/{quote(known.dag_id, safe='')}"
-    api = f"{asked.airflow}api/v2/"
+    dag = f"{asked.host.root}dags/{quote(known.dag_id, safe='')}"
+    api = f"{asked.host.root}api/v2/"
     return {
         "known": known,
         "dag": dag,
         "runs_api": f"{api}dags/{quote(known.pipeline, safe='')}/dagRuns",
         "backfills_api": f"{api}backfills",
         "may_run": may_run,
-        "waits_for": asked.scheduler.waits_for(known.pipeline)
-        if asked.scheduler and may_run
+        "waits_for": asked.host.scheduler.waits_for(known.pipeline)
+        if asked.host.scheduler and may_run
         else "",
     }
 

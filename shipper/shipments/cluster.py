@@ -25,15 +25,14 @@ def cluster_page(
     index: Index,
     cluster: str,
     shipping: Sequence[Known],
-    start: int,
-    end: int,
+    between: tuple[int, int],
     now: int,
     may_read: Callable[[str], bool],
 ) -> dict[str, Any]:
-    """Return what ended in [``start``, ``end``) of the ships of the pipelines ``shipping``
+    """Return what ended in [start, end) of ``between`` of the ships of the pipelines ``shipping``
     to the cluster. ``may_read``: whether a DAG's reports may be read, since topics are named in
     them."""
-    known = {one.key: one for one in shipping}
+    known, (start, end) = {one.key: one for one in shipping}, between
     step = next((each for each in _STEPS if (end - start) / each <= _COLUMNS), _STEPS[-1])
     pipelines: dict[str, dict[str, Any]] = {}
     topics: dict[tuple[str, str], dict[str, Any]] = {}

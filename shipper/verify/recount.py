@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.config.checks import ReadBackCheck
-from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.markup import plural
-from shipper.report.results import ShipResult, TopicAccount, write_checksum
+from shipper.report.results import ShipResult, write_checksum
 from shipper.verify.readback import (
     UNKNOWN,
     OffsetRange,
@@ -55,19 +54,16 @@ class _Partitions:
 
 def look(
     check: ReadBackCheck,
-    pipeline: Pipeline,
     ship: ShipResult,
     ledger: LedgerFigures,
     account: Reconciliation,
     reader: ReadBack,
     others: Callable[[], str | None],
-    ends: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
     """Read back, and add the sums to ``account``; fill ``read_back`` of its topics and counts where
-    everything was read. Return a description of what was read, for people.
+    everything was read, and ``ends`` if it has none: then partitions are read to where they end
+    now. Return a description of what was read, for people.
 
-    ``ends``: topic → where its partitions' records of this ship surely end; None: where they end
-    now.
     ``others``, asked after the reading: who else has written to the topics since the ship began, so
     that only *at least as many* can be checked. Raises StepResultError, ClusterError,
     OutcomeUnknown.
@@ -85,19 +81,12 @@ def look(
             code="SHIP-702",
         )
     quarantine = {topic.topic for topic in account.topics if topic.quarantine}
-    ends = account.ends = ends or reader.ends(lambda name: name in topics)
-    found = [
-        _partitions(
-            topic,
-            ship.ends_before.get(topic, []),
-            ends.get(topic),
-            ledger.sent.get(topic, {}),
-            check,
-            _seed(ship),
-            quarantine,
-        )
-        for topic in topics
-    ]
+    account.ends = account.ends or reader.ends(lambda name: name in topics)
+    found = []
+    for topic in topics:
+        before, sent = ship.ends_before.get(topic, []), ledger.sent.get(topic, {})
+        seed = _seed(ship) if check.mode == "sample" and topic not in quarantine else None
+        found.append(_partitions(topic, before, account.ends.get(topic), sent, seed))
     if check.mode == "offsets":
         _compare_offsets(account, found)
         return "offsets only; nothing was read back"
@@ -105,25 +94,14 @@ def look(
     def taker(topic: str) -> Taker:
         return take_quarantined(ship.run_id) if topic in quarantine else take_records
 
-    spans = {
-        (one.topic, number): one.spans[number]
-        for one in found
-        if not one.fault
-        for number in one.chosen
-    }
+    sound = [one for one in found if not one.fault]
+    spans = {(one.topic, number): one.spans[number] for one in sound for number in one.chosen}
     seen = reader.read(spans, taker, check.timeout_seconds)
     who = others()
+    # Of topics that others write to, it is known only that all is there.
+    exact = [one for one in found if who is None or one.topic in quarantine]
     for one in found:
-        of_topic = next(
-            (topic for topic in account.topics if topic.topic == one.topic),
-            TopicAccount(topic=one.topic),
-        )
-        _hold_against(
-            account, one, seen, of_topic, at_least=who is not None and one.topic not in quarantine
-        )
-    exact = [
-        one for one in found if who is None or one.topic in quarantine
-    ]  # of the others it is known only that all is there
+        _hold_against(account, one, seen, at_least=one not in exact)
     _fill(account, exact, seen, ledger)
     total = sum(len(one.spans) for one in found)
     scope = (
@@ -148,10 +126,9 @@ def _partitions(
     before: Sequence[int],
     ends: Sequence[int] | None,
     sent: Mapping[int | None, Tally],
-    check: ReadBackCheck,
-    seed: int,
-    quarantine: set[str],
+    seed: int | None,
 ) -> _Partitions:
+    """``seed``: of a sample; None: all partitions are read."""
     if ends is None:
         return _Partitions(
             topic, {}, sent, (), remark="the topic does not exist, or may not be read"
@@ -176,7 +153,7 @@ def _partitions(
         else ""
     )
     chosen = tuple(spans)
-    if check.mode == "sample" and None not in sent and topic not in quarantine:
+    if seed is not None and None not in sent:
         chosen = _sample(spans, sent, seed)
     return _Partitions(topic, spans, sent, chosen, remark=remark)
 
@@ -218,10 +195,10 @@ def _hold_against(
     account: Reconciliation,
     one: _Partitions,
     seen: Mapping[PartitionId, SpanSums],
-    topic: TopicAccount,
     *,
     at_least: bool,
 ) -> None:
+    delivered = sum(topic.delivered for topic in account.topics if topic.topic == one.topic)
     ledger = Tally()
     for tally in one.sent.values():
         ledger.merge(tally)
@@ -242,7 +219,7 @@ def _hold_against(
             )
     if not one.whole and not one.fault:
         return
-    places = [Observed(topic.delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
+    places = [Observed(delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
     if one.fault:
         account.read_back.append(
             Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})")))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -474,12 +474,7 @@ class _SliceShipment:
             headers = [
                 self._quarantine_headers(quarantine, *of_row)
                 for of_row in zip(
-                    of_rows,
-                    ordinals.tolist(),
-                    of_part,
-                    cut,
-                    *_beside(taken),
-                    strict=True,
+                    of_rows, ordinals.tolist(), of_part, cut, _beside(taken), strict=True
                 )
             ]
             yield self._chunk(quarantine.topic, int(ordinals[0]), entry, values, headers=headers)
@@ -491,12 +486,11 @@ class _SliceShipment:
         ordinal: int,
         of_part: bool,
         cut: bool,
-        key: bytes | None,
-        own: Sequence[Header],
-        timestamp_ms: int | None,
+        beside: _Beside,
     ) -> list[Header]:
         """Return the headers of a quarantined record. ``of_part``: Spark saw only a part of the
         record, and derived key, headers and time from it."""
+        key, own, timestamp_ms = beside
         sizes = [len(key or b""), *(len(value) for _, value in own)]
         if of_part or max(sizes) > quarantine.keep_bytes or sum(sizes) > _MOST_BESIDE_BYTES:
             cut, key, own = True, None, ()
@@ -599,18 +593,19 @@ def as_read(value: bytes | None, ordinal: int, *, bom: bool) -> bytes | None:
     return BOM_UTF8 + (value or b"") if bom and ordinal == 0 else value
 
 
-def _beside(rows: pa.Table) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return each row's key, headers and time."""
+#: Key, headers and time (ms) of a record.
+_Beside = tuple[bytes | None, Sequence[Header], int | None]
+
+
+def _beside(rows: pa.Table) -> Iterable[_Beside]:
+    """Yield what goes with the value of each row."""
     key, headers, timestamp = (
         rows.column(name).to_pylist() if name in rows.schema.names else None
         for name in ("key", "headers", "timestamp")
     )
     nothing = [None] * len(rows)
-    return (
-        key or nothing,
-        [()] * len(rows) if headers is None else list(map(header_pairs, headers)),
-        timestamp or nothing,
-    )
+    pairs = [()] * len(rows) if headers is None else map(header_pairs, headers)
+    return zip(key or nothing, pairs, timestamp or nothing, strict=True)
 
 
 def _swallowed(rows: pa.Table) -> int | None:

@@ -13,6 +13,7 @@ import xxhash
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
 from shipper.driver.formats import HEAD_BYTES, recognise
 from shipper.driver.pieces import PieceReport, file_pieces
@@ -70,6 +71,17 @@ def read(
             for row in frame.collect()
         ]
         return rows, found.reports()
+
+
+def including(*globs: str) -> Pipeline:
+    return Pipeline.model_validate(
+        {
+            "pipeline": "web",
+            "source": {"path": "/logs", "include": list(globs), "wait": "0s"},
+            "routes": [{"topic": "t"}],
+            "clusters": ["none"],
+        }
+    )
 
 
 def lines(rows: list[Row]) -> list[bytes | None]:
@@ -259,14 +271,10 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
         (tmp_path / f"{n:03}.log").touch()
         (tmp_path / f"{n:03}.tmp").touch()
     hadoop = Hadoop.of(spark)
-    found = list_files(
-        hadoop, [str(tmp_path)], pipeline="web", recursive=False, include=("*.log",), most=20
-    )
+    found = list_files(hadoop, [str(tmp_path)], including("*.log"), most=20)
     assert found.too_many
     assert sum(file.name.endswith(".log") for file in found.files) == 21
-    everything = list_files(
-        hadoop, [str(tmp_path)], pipeline="web", recursive=False, include=("*.log",), most=500
-    )
+    everything = list_files(hadoop, [str(tmp_path)], including("*.log"), most=500)
     assert not everything.too_many
     assert sum(file.count for file in everything.files) == 1_000
     assert sum(file.name.endswith(".log") for file in everything.files) == 500
@@ -276,10 +284,8 @@ def test_a_listing_stops_at_the_limit_and_makes_nothing_of_the_rest(spark, tmp_p
 def test_a_name_may_match_any_of_several_globs(spark, tmp_path):
     for name in ("a.log", "b.log.gz", "c.txt", "b.log.gz.old"):
         (tmp_path / name).touch()
-    globs = ("*.log", "[ab]*.gz")
-    found = list_files(
-        Hadoop.of(spark), [str(tmp_path)], pipeline="web", recursive=False, include=globs, most=2
-    )
+    wanted = including("*.log", "[ab]*.gz")
+    found = list_files(Hadoop.of(spark), [str(tmp_path)], wanted, most=2)
     assert {file.name for file in found.files if not file.left} == {"a.log", "b.log.gz"}
     assert {(file.left, file.count) for file in found.files if file.left} == {("unwanted", 2)}
     assert not found.too_many
@@ -289,9 +295,7 @@ def test_a_name_may_match_any_of_several_globs(spark, tmp_path):
 def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tmp_path):
     (tmp_path / "here.log").write_bytes(b"one\n")
     paths = ["nosuch://host/logs/", str(tmp_path), str(tmp_path / "nothing there")]
-    found = list_files(
-        Hadoop.of(spark), paths, pipeline="web", recursive=False, include=("*",), most=10
-    )
+    found = list_files(Hadoop.of(spark), paths, including("*"), most=10)
     assert [file.name for file in found.files] == ["here.log"]
     assert found.files[0].uri == (tmp_path / "here.log").as_uri(), (
         "as Spark's _metadata.file_path has it"
@@ -303,14 +307,8 @@ def test_a_path_that_cannot_be_listed_keeps_nothing_of_the_others_back(spark, tm
 @pytest.mark.long
 def test_a_file_whose_size_is_not_known_is_left_out(spark):
     """Hadoop's client for HTTP gives every file -1 bytes. Pipelines may not use it."""
-    (found,) = list_files(
-        Hadoop.of(spark),
-        ["http://127.0.0.1:1/a.log"],
-        pipeline="web",
-        recursive=False,
-        include=("*",),
-        most=10,
-    ).files
+    paths = ["http://127.0.0.1:1/a.log"]
+    (found,) = list_files(Hadoop.of(spark), paths, including("*"), most=10).files
     assert (found.left, found.count, found.id.path) == (
         "negative-size",
         1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,14 @@ import xxhash
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Cause, FoundFile, Listed, Scan, ToSum
+from shipper.driver.engine import Cause, FoundFile, Listed, Scan, SourceJudged, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.errors import SourceUnreachable
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
 from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult
+from shipper.report.results import CheckResult
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
 from shipper.worker import task as sink_task
@@ -132,12 +132,10 @@ class FilesEngine:
 
     def judge_source(
         self, checks: Sequence[Any], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str,
-        phases: Phases, result: GateResult, *, by_spark: bool, config_dir: Path,
-    ) -> Mapping[str, str]:  # fmt: skip
-        result.checks = [
-            CheckResult(check="files", severity="block", passed=True, expected="", observed="")
-        ]
-        return {}
+        config_dir: Path, phases: Phases,
+    ) -> SourceJudged:  # fmt: skip
+        passed = CheckResult(check="files", severity="block", passed=True, expected="", observed="")
+        return SourceJudged([passed])
 
     def read_through(self, files: Sequence[PlannedFile]) -> None:
         pass

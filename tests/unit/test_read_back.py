@@ -13,7 +13,6 @@ from shipper.report.results import Count, ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, SpanSums
 from shipper.verify.reconcile import Reconciliation
 from shipper.verify.recount import look
-from tests.samples.config import pipeline_of
 
 CHECK = ReadBackCheck(check="read_back", mode="full")
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -68,12 +67,11 @@ def sent(**by_topic):
 
 def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
-    pipeline = pipeline_of(pipeline="p")
     account = Reconciliation(
         topics=[t.model_copy() for t in shipped.topics],
         counts=[Count(name=t.topic) for t in shipped.topics],
     )
-    return look(check, pipeline, shipped, ledger, account, reader, lambda: others), account
+    return look(check, shipped, ledger, account, reader, lambda: others), account
 
 
 def figures(sums):

@@ -282,9 +282,8 @@ def data_of_cluster(world: World, rights: Any = None, cluster: str = "near") -> 
     with Index(world.index) as index:
         shipping = index.pipelines(rights.pipelines() if rights else None)
         may_read = (rights or Everything()).may_read_reports
-        return cluster_page(
-            index, cluster, shipping, seconds(0), seconds(24), int(time.time()), may_read
-        )
+        between = seconds(0), seconds(24)
+        return cluster_page(index, cluster, shipping, between, int(time.time()), may_read)
 
 
 def open_cluster(world: World, rights: Any = None, cluster: str = "near") -> tuple[int, Page]:

@@ -117,7 +117,7 @@ def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) 
     def read() -> None:
         raise Superseded("somebody later")
 
-    transactions = Transactions(_SETTINGS, "lane", "ledger", RightToShip(read))
+    transactions = Transactions(_SETTINGS, "lane", ["ledger"], RightToShip(read))
     for _ in range(2):  # asked again, it reads again: a read that failed covers nothing
         with pytest.raises(Superseded):
             transactions.begin(soon)
@@ -136,7 +136,7 @@ def test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it
         self.events.append("init")
 
     monkeypatch.setattr(producers, "init", init)
-    Transactions(_SETTINGS, "lane", "ledger", right).begin(soon)
+    Transactions(_SETTINGS, "lane", ["ledger"], right).begin(soon)
     assert producers.events == ["connect", "read", "init", "read", "begin"]
 
 
