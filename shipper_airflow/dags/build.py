@@ -277,11 +277,8 @@ def add_tasks(
     of_run = {"pipeline": pipeline, "config_dir": config_dir, **common}
     resolve = ResolveWindow(task_id=RESOLVE_WINDOW, asks=asks, **of_run)
 
-    retried: dict[str, Any] = (
-        {"on_retry_callback": StepInTrouble(pipeline, config_dir, resolved_by=resolve.task_id)}
-        if pipeline.notify
-        else {}
-    )
+    again = StepInTrouble(pipeline, config_dir, resolved_by=resolve.task_id)
+    retried: dict[str, Any] = {"on_retry_callback": again} if pipeline.notify else {}
 
     def step(name: str, cluster: str | None = None, **options: Any) -> ShipperStep:
         asks_person = name == GATE_SOURCE and pipeline.gates.on_closed == "ask"
@@ -303,31 +300,20 @@ def add_tasks(
     delivered = EmptyOperator(
         task_id=DELIVERED, trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, **common
     )
+    ended = partial(RunEnded, pipeline, config_dir, resolved_by=resolve.task_id)
     told: dict[str, Any] = {
-        callback: RunEnded(pipeline, config_dir, failed=failed, resolved_by=resolve.task_id)
-        for callback, failed in (
-            ("on_success_callback", False),
-            ("on_failure_callback", True),
-            ("on_skipped_callback", True),  # the run has no window
-        )
-        if pipeline.notify
+        "on_success_callback": ended(failed=False),
+        "on_failure_callback": ended(failed=True),
+        "on_skipped_callback": ended(failed=True),  # the run has no window
     }
     # A teardown runs even when somebody stops the run by marking it failed; one that fails leaves
     # no green run.
-    report = step(REPORT, **told).as_teardown(on_failure_fail_dagrun=True)
+    report = step(REPORT, **(told if pipeline.notify else {})).as_teardown(
+        on_failure_fail_dagrun=True
+    )
     tasks: list[BaseOperator] = [resolve, plan, gate_source, delivered, report]
     for cluster in pipeline.clusters:
-        with TaskGroup(
-            group_id(cluster),
-            tooltip=f"Steps that ship to {cluster}, independent of the other clusters",
-        ):
-            # Backfills overlap scheduled runs: one waits for the ship of the other.
-            ship = step(
-                SHIP, cluster, max_active_tis_per_dag=1, **_slot(pools.get(cluster)), **limit
-            )
-            # A window's data is released to others when its gate passes.
-            asset = delivered_asset(pipeline.name, cluster)
-            gate = step(GATE_DELIVERY, cluster, asset=asset, outlets=[asset], **limit)
+        ship, gate = _of_cluster(step, pipeline, cluster, pools.get(cluster))
         gate_source >> ship >> gate >> [delivered, report]
         tasks += [ship, gate]
     for task in tasks:
@@ -336,6 +322,22 @@ def add_tasks(
         # of schemas.
         task.params = ParamsDict()
     return plan, delivered
+
+
+def _of_cluster(
+    step: Callable[..., ShipperStep], pipeline: Pipeline, cluster: str, pool: str | None
+) -> tuple[ShipperStep, ShipperStep]:
+    """Add the two steps of a cluster."""
+    limit = _time_limit(pipeline)
+    with TaskGroup(
+        group_id(cluster),
+        tooltip=f"Steps that ship to {cluster}, independent of the other clusters",
+    ):
+        # Backfills overlap scheduled runs: one waits for the ship of the other.
+        ship = step(SHIP, cluster, max_active_tis_per_dag=1, **_slot(pool), **limit)
+        # A window's data is released to others when its gate passes.
+        asset = delivered_asset(pipeline.name, cluster)
+        return ship, step(GATE_DELIVERY, cluster, asset=asset, outlets=[asset], **limit)
 
 
 def group_id(cluster: str) -> str:
