@@ -12,22 +12,20 @@ harmful.
 from __future__ import annotations
 
 import json
-import math
-import types
-import typing
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from shipper.config.units import plural
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
 from shipper.errors import LedgerDamaged
-from shipper.ledger.intervals import Interval, decode_ordinals
 from shipper.ledger.records import (
     CHUNKS,
     CONTROL,
     FORMAT,
-    MOST_LANES,
-    MOST_TASKS,
+    LONGEST_PATH,
     Alias,
     AliasKey,
     Archive,
@@ -35,6 +33,7 @@ from shipper.ledger.records import (
     AttemptKey,
     ChunkKey,
     ChunkValue,
+    Count,
     Decoded,
     Generation,
     GenerationKey,
@@ -44,20 +43,13 @@ from shipper.ledger.records import (
     Invalidation,
     InvalidationKey,
     Lease,
+    MomentMs,
     NamedSnapshot,
+    Path,
+    Text,
+    Topic,
 )
-from shipper.ledger.sums import ByteSum
 from shipper.types import EncodedRecord, FileId, LogRecord, PartitionOffset, SplitId
-
-#: Also the largest checksum.
-MOST = (1 << 64) - 1
-#: HDFS takes paths of 8,000 characters, S3 keys of 1,024 bytes.
-LONGEST_PATH = 32_768
-_LONGEST_TEXT = 4_096
-_LONGEST_NAME = 249
-_MOST_MOMENT_MS = 1 << 62
-
-FieldCheck = Callable[[Any], bool]
 
 
 class Unsound(ValueError):
@@ -67,164 +59,63 @@ class Unsound(ValueError):
 def parse(data: bytes) -> Any:
     """Parse JSON. Raises Unsound for anything else, however it is nested."""
     try:
-        return json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
+        return from_json(data)
+    except ValueError as error:
         raise Unsound("it is not JSON") from error
 
 
-def is_count(value: Any) -> bool:
-    """Return True for an ordinal, a number of bytes, an offset or a checksum."""
-    return type(value) is int and 0 <= value <= MOST
-
-
-def is_moment(value: Any) -> bool:
-    """Return True for milliseconds since the epoch; a file system may well report an earlier
-    time."""
-    return type(value) is int and -_MOST_MOMENT_MS <= value <= _MOST_MOMENT_MS
-
-
-def is_text(value: Any, most: int = _LONGEST_TEXT) -> bool:
-    return type(value) is str and len(value) <= most and _encodes(value)
-
-
-def is_topic(value: Any) -> bool:
-    """Return True for a topic's name; a chunk that is in no topic has an empty one."""
-    return is_text(value, _LONGEST_NAME)
-
-
-def is_path(value: Any) -> bool:
-    return value != "" and is_text(value, LONGEST_PATH)
-
-
-def _encodes(text: str) -> bool:
-    r"""Return True if the text can be encoded. JSON can hold half a surrogate pair (``"\ud800"``),
-    which nothing can write back."""
-    if text.isascii():
-        return True
-    try:
-        return bool(text.encode())
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= MOST
-
-
-def _is_ordinals(value: Any) -> bool:
-    """Return True for runs in order, without a repeated ordinal."""
-    try:
-        previous_end = 0
-        for run in decode_ordinals(value) if type(value) is str else [Interval(1, 0)]:
-            if not previous_end <= run.first < run.end <= MOST:
-                return False
-            previous_end = run.end
-    except ValueError:
-        return False
-    return True
-
-
-def _is_counts(value: Any) -> bool:
-    return type(value) is dict and all(
-        is_text(name) and is_count(count) for name, count in value.items()
-    )
-
-
-def _is_ids(value: Any) -> bool:
-    return type(value) is dict and all(
-        is_topic(name) and is_text(of_it) for name, of_it in value.items()
-    )
-
-
-def _is_sum(value: Any) -> bool:
-    try:
-        return type(value) is str and ByteSum.parse(value).length <= MOST
-    except ValueError:
-        return False
-
-
-def _is_bool(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _is_roots(value: Any) -> bool:
-    return type(value) is list and all(map(is_path, value))
-
-
-def _is_names(value: Any) -> bool:
-    return type(value) is list and all(map(is_topic, value))
-
-
-_OF_TYPE: dict[Any, FieldCheck] = {
-    int: is_count,
-    float: _is_number,
-    bool: _is_bool,
-    str: is_text,
-    dict[str, int]: _is_counts,
-    dict[str, str]: _is_ids,
-    tuple[str, ...]: _is_names,
-}
-_OF_NAME: dict[str, FieldCheck] = {
-    "ordinals": _is_ordinals, "without": _is_ordinals, "topic": is_topic, "roots": _is_roots,
-    "path": is_path, "modified_ms": is_moment, "sum": _is_sum,
-}  # fmt: skip
-
-
 class _Kind:
-    """One kind of record: the parts of its key, and the fields of its value with their valid
-    values. These are derived from the dataclass, so that a new field is checked too."""
+    """One kind of record: the types of its key's parts, and of its value."""
 
     def __init__(
         self,
         record: type,
-        key: tuple[FieldCheck, ...] = (),
+        key: Any = tuple[()],
         *,
         partition: int = CONTROL,
         of_a_file: bool = False,
     ) -> None:
-        """Make the kind. ``key``: a check for each part of the key behind format, kind and
-        pipeline. ``of_a_file``: True if these parts begin with a file."""
-        hints = typing.get_type_hints(record)
-        self.key, self.partition, self.of_a_file = key, partition, of_a_file
-        self._record = record
-        self._checks = {
-            field.name: _check(field.name, hints[field.name]) for field in fields(record)
-        }
-        self._lists = [name for name, hint in hints.items() if tuple[str, ...] in _options(hint)]
+        """Make the kind. ``key``: types of the parts of the key behind format, kind and pipeline.
+        ``of_a_file``: True if these parts begin with a file."""
+        self.partition, self.of_a_file = partition, of_a_file
+        self._record, self._key = record, key
+
+    @cached_property
+    def _values(self) -> TypeAdapter[Any]:
+        return TypeAdapter(self._record)
+
+    @cached_property
+    def _keys(self) -> TypeAdapter[tuple[Any, ...]]:
+        return TypeAdapter(self._key, config=ConfigDict(strict=True))
+
+    def key(self, parts: Iterable[Any]) -> tuple[Any, ...]:
+        """Check the parts of a key. Raises ValueError."""
+        return self._keys.validate_python(tuple(parts))
 
     def read(self, value: bytes) -> Any:
         """Parse and check a value. Raises Unsound."""
-        found = parse(value)
-        if type(found) is not dict:
-            raise Unsound("its value is not a JSON object")
-        for name, content in found.items():
-            check = self._checks.get(name)
-            if check is None:
-                raise Unsound(
-                    f"its value has an unknown field {name[:40]!r}; a newer version of shipper "
-                    "may have written it"
-                )
-            if not check(content):
-                raise Unsound(f"its value's field {name!r} cannot be right")
-        for name in self._lists:
-            if name in found and found[name] is not None:
-                found[name] = tuple(found[name])
         try:
-            return self._record(**found)
-        except TypeError as error:
-            raise Unsound("its value lacks fields") from error
+            return self._values.validate_json(value)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise Unsound(_why(fault["type"], str(next(iter(fault["loc"]), "")))) from error
 
 
-def _options(hint: Any) -> tuple[Any, ...]:
-    return typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-
-
-def _check(name: str, hint: Any) -> FieldCheck:
-    options = _options(hint)
-    [check] = [
-        _OF_NAME.get(name) or _OF_TYPE[option] for option in options if option is not type(None)
-    ]
-    return (lambda value: value is None or check(value)) if type(None) in options else check
+def _why(fault: str, field: str) -> str:
+    """Return what is wrong, by pydantic's type of error."""
+    match fault:
+        case "json_invalid":
+            return "it is not JSON"
+        case "dataclass_type":
+            return "its value is not a JSON object"
+        case "missing":
+            return "its value lacks fields"
+        case "unexpected_keyword_argument":
+            return (
+                f"its value has an unknown field {field[:40]!r}; a newer version of shipper may "
+                "have written it"
+            )
+    return f"its value's field {field!r} cannot be right"
 
 
 def _pack(*parts: Any) -> bytes:
@@ -305,22 +196,25 @@ def names_snapshot(record: LogRecord) -> bool:
     return record.key.startswith(_SNAPSHOT_KEY)
 
 
-_FILE = (is_path, is_count, is_moment)
-_CHUNK = (*_FILE, is_count, is_count, is_topic)
 _KINDS = {
-    "chunk": _Kind(ChunkValue, _CHUNK, partition=CHUNKS, of_a_file=True),
-    "alias": _Kind(Alias, _FILE, partition=CHUNKS, of_a_file=True),
-    "heir": _Kind(Heir, _FILE, partition=CHUNKS, of_a_file=True),
+    "chunk": _Kind(
+        ChunkValue,
+        tuple[Path, Count, MomentMs, Count, Count, Topic],
+        partition=CHUNKS,
+        of_a_file=True,
+    ),
+    "alias": _Kind(Alias, tuple[Path, Count, MomentMs], partition=CHUNKS, of_a_file=True),
+    "heir": _Kind(Heir, tuple[Path, Count, MomentMs], partition=CHUNKS, of_a_file=True),
     "archive": _Kind(Archive, partition=CHUNKS),
-    "invalidation": _Kind(Invalidation, (*_FILE, is_count), of_a_file=True),
-    "generation": _Kind(Generation, (is_text, is_text)),
-    "lease": _Kind(Lease, (is_text,)),
-    "attempt": _Kind(Attempt, (is_count, is_count, is_count, _is_bool)),
+    "invalidation": _Kind(Invalidation, tuple[Path, Count, MomentMs, Count], of_a_file=True),
+    "generation": _Kind(Generation, tuple[Text, Text]),
+    "lease": _Kind(Lease, tuple[Text]),
+    "attempt": _Kind(Attempt, tuple[Count, Count, Count, bool]),
     "snapshot": _Kind(NamedSnapshot),
     "identity": _Kind(Identity),
 }
 _BEFORE_THE_PARTS = 3
-_PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(_KINDS["chunk"].key)
+_PARTS_OF_CHUNK = _BEFORE_THE_PARTS + 6
 _SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
@@ -372,7 +266,8 @@ def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
             and parts[0] == FORMAT
             and parts[1] == "chunk"
             and parts[2] == pipeline
-            and is_path(parts[3])
+            and type(parts[3]) is str
+            and 0 < len(parts[3]) <= LONGEST_PATH
         ):
             return Subject("chunk", parts[3])
         found = _key(pipeline, parts)
@@ -386,7 +281,7 @@ def peek_key(pipeline: str, record: LogRecord) -> Subject | None:
     return Subject(kind, rest[0] if _KINDS[kind].of_a_file else "")
 
 
-def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
+def _key(pipeline: str, parts: Any) -> tuple[str, tuple[Any, ...]] | None:
     """Return (kind, the rest); None for another pipeline's record. Raises Unsound."""
     if type(parts) is not list or len(parts) < 2:
         raise Unsound("its key is not one of shipper's")
@@ -414,12 +309,10 @@ def _key(pipeline: str, parts: Any) -> tuple[str, list[Any]] | None:
         raise Unsound(
             f"its kind {kind[:40]!r} is unknown; a newer version of shipper may have written it"
         )
-    if len(rest) != len(known.key):
-        raise Unsound(f"its key is not that of a {kind} record")
-    for check, part in zip(known.key, rest, strict=True):  # asked of every record of the ledger
-        if not check(part):
-            raise Unsound(f"its key is not that of a {kind} record")
-    return kind, rest
+    try:
+        return kind, known.key(rest)
+    except ValueError as error:
+        raise Unsound(f"its key is not that of a {kind} record") from error
 
 
 def file_of(pipeline: str, key: bytes) -> FileId | None:
@@ -490,7 +383,7 @@ def decode_sound(
         yield DecodedRecord(record, entry)
 
 
-def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
+def _decoded(kind: str, rest: tuple[Any, ...], value: Any) -> Decoded:
     """Decode a record's value. Raises Unsound."""
     match kind:
         case "chunk":
@@ -510,10 +403,5 @@ def _decoded(kind: str, rest: list[Any], value: Any) -> Decoded:
         case "lease":
             return rest[0], value
         case "generation":
-            if value.tasks > MOST_TASKS or value.lanes > MOST_LANES:
-                raise Unsound(
-                    f"it claims {plural(value.tasks, 'task')} with "
-                    f"{plural(value.lanes, 'lane')} each"
-                )
             return GenerationKey(*rest), value
     return None, value

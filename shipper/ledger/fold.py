@@ -82,7 +82,7 @@ class SplitState:
         once, an earlier run that nobody could fence may commit such a chunk: its records are on the
         cluster twice, and how many of them no other chunk has, nobody knows."""
         reached: dict[str, int] = {}
-        for of in sorted(self.chunks):
+        for of in sorted(self.chunks) if len(self.chunks) > 1 else ():
             if of.first < reached.get(of.topic, 0):
                 return self._without_overlaps()
             reached[of.topic] = self.chunks[of].last

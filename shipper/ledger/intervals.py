@@ -96,3 +96,14 @@ def decode_ordinals(text: str) -> list[Interval]:
         first, last = run.groups()
         found.append(Interval(int(first), int(last or first) + 1))
     return found
+
+
+def ordered_runs(text: str) -> str:
+    """Return such a text whose runs are in order, without a repeated ordinal, each below 2^64.
+    Raises ValueError."""
+    previous_end = 0
+    for run in decode_ordinals(text):
+        if not previous_end <= run.first < run.end < 1 << 64:
+            raise ValueError("ordinals are in order")
+        previous_end = run.end
+    return text

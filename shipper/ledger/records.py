@@ -14,10 +14,12 @@ another format.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import xxhash
+from pydantic import AfterValidator, ConfigDict, Field
 
+from shipper.ledger.intervals import ordered_runs
 from shipper.types import FileId, SplitId
 
 #: The first element of every key. A reader refuses a record of any other format.
@@ -31,6 +33,29 @@ MOST_LEASE_SECONDS = 86_400.0
 #: Seed of Spark's xxhash64, org.apache.spark.sql.catalyst.expressions.XxHash64; the hash of a null
 #: is the seed itself.
 _SPARK_SEED = 42
+
+
+#: An ordinal, a number of bytes, an offset or a checksum.
+Count = Annotated[int, Field(ge=0, le=(1 << 64) - 1)]
+#: Milliseconds since the epoch; a file system may well report an earlier time.
+MomentMs = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
+Text = Annotated[str, Field(max_length=4_096)]
+#: A topic; a chunk that is in no topic has an empty one.
+Topic = Annotated[str, Field(max_length=249)]
+#: HDFS takes paths of 8,000 characters, S3 keys of 1,024 bytes.
+LONGEST_PATH = 32_768
+Path = Annotated[str, Field(min_length=1, max_length=LONGEST_PATH)]
+#: Text of :class:`shipper.ledger.sums.ByteSum`.
+Sum = Annotated[str, Field(pattern="^[0-9]{1,19}:[0-9a-f]{16}$")]
+#: Runs of ordinals in order, see :func:`shipper.ledger.intervals.encode_ordinals`.
+Ordinals = Annotated[str, AfterValidator(ordered_runs)]
+TopicCounts = dict[Text, Count]
+
+
+class Checked:
+    """A value that pydantic decodes and checks."""
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def spark_hash(value: bytes | None, seed: int = _SPARK_SEED) -> int:
@@ -52,61 +77,61 @@ class ChunkKey:
 
 
 @dataclass(frozen=True)
-class ChunkValue:
+class ChunkValue(Checked):
     """A committed chunk of a split."""
 
-    last: int
+    last: Count
     """The exclusive end, as an ordinal: the chunk is [first, last)."""
     end: bool
     """True if the split ends at ``last``."""
-    records: int
+    records: Count
     """Records of this topic in the interval, or lines that were dropped."""
-    bytes: int
+    bytes: Count
     """Bytes of their keys and values, uncompressed."""
-    checksum: int
+    checksum: Count
     """Sum over the records of :func:`spark_hash` of their values, modulo 2^64: independent of
     order, partition and batch."""
-    digest: str
-    generation: int
-    run_id: str
-    window: str
-    partition: int | None = None
+    digest: Text
+    generation: Count
+    run_id: Text
+    window: Text
+    partition: Count | None = None
     """Partition of all records, if they are in one."""
-    wire_bytes: int | None = None
+    wire_bytes: Count | None = None
     """Approximate bytes on the wire, by the compression that its task saw until then."""
-    topic_id: str | None = None
+    topic_id: Text | None = None
     """Id of the topic that took the records: a recreated topic gets another one. None: there is no
     topic, the brokers give topics no id (before Kafka 2.8), or the id is unknown."""
-    parked: tuple[str, ...] | None = None
+    parked: tuple[Topic, ...] | None = None
     """Topics for which other chunks of its task were waiting when it was sent; for progress."""
-    reasons: dict[str, int] | None = None
+    reasons: TopicCounts | None = None
     """Reason → records, if the topic is a quarantine topic. Then ``ordinals`` are these records,
     and no others."""
-    ordinals: str | None = None
+    ordinals: Ordinals | None = None
     """Ordinals as text, see :func:`shipper.ledger.intervals.encode_ordinals`."""
-    swallowed: int | None = None
+    swallowed: Count | None = None
     """Number of further records that these may stand for, as rows of CSV that a stray quote joined;
     only with ``reasons``. `quarantine.max_rate` counts them."""
-    without: str | None = None
+    without: Ordinals | None = None
     """Ordinals of the interval that would belong to this topic and are not in it, since they were
     taken for quarantine."""
-    filtered: dict[str, int] | None = None
+    filtered: TopicCounts | None = None
     """Rule of `records.drop` → lines that it took; with no topic, and no record in any."""
-    splits: int = 1
+    splits: Count = 1
     """Number of splits that its ship cut the file into."""
-    spark: str | None = None
+    spark: Text | None = None
     """Spark's minor version, such as ``4.2``: another version may make other records of the same
     lines. None: no Spark read the record."""
-    etag: str | None = None
+    etag: Text | None = None
     """ETag of the file in an object store, which changes even if an object is overwritten within a
     millisecond by as many bytes. None: the file system has no ETags."""
-    read: int | None = None
+    read: Count | None = None
     """Bytes of the file that the split accounts for, as the task counted them; only with ``end``.
     See :func:`shipper.ledger.fold.bytes_fit`. None: uncountable (bzip2, a line that is longer than
     `max_line`, a file that is quarantined whole)."""
-    head: str | None = None
+    head: Text | None = None
     """Head of the file's content, see :func:`shipper.ledger.heads.head_of`."""
-    sum: str | None = None
+    sum: Sum | None = None
     """Sum of the split's unpacked content (of tables: of its bytes as they are stored), see
     :mod:`shipper.ledger.sums`; only with ``end``. None: the file is quarantined whole."""
 
@@ -126,31 +151,31 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alias:
+class Alias(Checked):
     """A file holds, or begins with, the content of another one that was delivered whole: it is the
     same file under another name, or when it had grown. The rest is shipped as its own, in splits
     that begin behind that content."""
 
-    path: str
-    size_bytes: int
-    modified_ms: int
+    path: Path
+    size_bytes: Count
+    modified_ms: MomentMs
     """With ``path`` and ``size_bytes`` the file as which the content was delivered."""
     whole: bool
     """True if the file holds nothing else."""
-    sum: str
+    sum: Sum
     """Sum of that content, see :mod:`shipper.ledger.sums`."""
-    read: int
+    read: Count
     """Bytes of the file, as it is stored, that the content accounts for. None of a packed file of
     which a rest is left, since it is read from its beginning."""
-    generation: int
-    run_id: str
-    window: str
-    records: dict[str, int]
+    generation: Count
+    run_id: Text
+    window: Text
+    records: TopicCounts
     """Topic → records of that content in it. They count as the other file's."""
-    topic_ids: dict[str, str]
+    topic_ids: dict[Topic, Text]
     """Topic → id of the topic that took them, where it is known."""
-    head: str | None = None
-    etag: str | None = None
+    head: Text | None = None
+    etag: Text | None = None
     """As in :class:`ChunkValue`."""
 
     @property
@@ -159,15 +184,15 @@ class Alias:
 
 
 @dataclass(frozen=True)
-class Heir:
+class Heir(Checked):
     """The content of a file counts for another one from now on, which an alias names. Of several
     files with the content of one, one alone is its heir."""
 
-    path: str
-    size_bytes: int
-    modified_ms: int
-    generation: int
-    run_id: str
+    path: Path
+    size_bytes: Count
+    modified_ms: MomentMs
+    generation: Count
+    run_id: Text
 
 
 class AliasKey(NamedTuple):
@@ -183,18 +208,18 @@ class HeirKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Generation:
+class Generation(Checked):
     """Announcement of the run that may ship. Its offset is the generation's number: unique and
     growing."""
 
-    run_id: str
-    tasks: int
-    lanes: int
+    run_id: Text
+    tasks: Annotated[int, Field(ge=0, le=MOST_TASKS)]
+    lanes: Annotated[int, Field(ge=0, le=MOST_LANES)]
     """Most tasks, and most lanes per task, of this run: the lanes that a later run must fence."""
-    roots: tuple[str, ...] = ()
+    roots: tuple[Path, ...] = ()
     """Roots under which files lay when they were shipped, the present one last. See
     shipper.ledger.roots."""
-    ack_ms: int | None = None
+    ack_ms: Count | None = None
     """Time until the ledger's records were acknowledged just before, in milliseconds; None: not
     known."""
 
@@ -210,14 +235,14 @@ class GenerationKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Lease:
+class Lease(Checked):
     """One run's claim to be the only one. ``held`` is false while it only asks."""
 
-    run_id: str
-    host: str
-    pid: int
+    run_id: Text
+    host: Text
+    pid: Count
     held: bool
-    seconds: float
+    seconds: Annotated[float, Field(ge=0)]
 
 
 class AttemptKey(NamedTuple):
@@ -234,7 +259,7 @@ class AttemptKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(Checked):
     """A Spark task attempt that opens its lanes now, or has ended. A later attempt of the same task
     supersedes it."""
 
@@ -249,55 +274,55 @@ class InvalidationKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Invalidation:
+class Invalidation(Checked):
     """Invalidation: chunks of a file below a generation no longer count, since the file is
     re-shipped. Of several, the highest generation counts."""
 
-    run_id: str
+    run_id: Text
     """The run that asked for it, or the reship that several runs work at
     (:attr:`PlanResult.reship_id`). A second request with the same id does not ship the file a third
     time."""
-    reason: str | None = None
+    reason: Text | None = None
     """The reason that the user gave."""
 
 
 @dataclass(frozen=True)
-class Archive:
+class Archive(Checked):
     """Note that chunk records were moved from the topic to files beside the runs, which are part of
     the ledger from then on. Lies among the chunks, since it commits together with the tombstones of
     what was moved."""
 
-    manifest: str
+    manifest: Text
     """Name of the archive's manifest."""
-    sha256: str
+    sha256: Text
     """SHA-256 of the manifest, which holds those of all other files: nothing else can be taken for
     the archive."""
-    entries: int
+    entries: Count
     """Records in it, those of earlier archives included."""
-    before: str
+    before: Text
     """Time by which the moved windows had ended. ISO 8601, UTC."""
-    generation: int
-    run_id: str
+    generation: Count
+    run_id: Text
 
 
 @dataclass(frozen=True)
-class NamedSnapshot:
+class NamedSnapshot(Checked):
     """A snapshot was written beside the runs, where others may write too: only the one that the
     ledger itself names is believed."""
 
-    manifest: str
-    sha256: str
+    manifest: Text
+    sha256: Text
     """SHA-256 of the manifest, which holds those of all other files."""
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(Checked):
     """A person gave an earlier ledger up, and began this one in its place."""
 
-    run_id: str
-    at: str
+    run_id: Text
+    at: Text
     """ISO 8601, UTC."""
-    instead_of: str
+    instead_of: Text
     """The earlier topic, with its id if that is known."""
 
 
