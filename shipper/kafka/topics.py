@@ -10,6 +10,7 @@ follows only if it was delivered.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ log = logging.getLogger("shipper.kafka")
 
 FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED"
 _REFRESH_SECONDS = 5.0
+#: Between two calls of ``changed`` while somebody waits for a topic.
+_TICK_SECONDS = 0.1
 _LOOKUP_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
@@ -157,7 +160,8 @@ class Topics:
     """State of the topics that were asked for, kept up to date by a thread of its own. All methods
     return at once, but ``learn``.
 
-    ``changed``: called after every look, from that thread. ``failed``: called with what ended the
+    ``changed``: called after every look, from that thread; True if somebody waits for a topic, and
+    wants to be called again soon. ``failed``: called with what ended the
     thread before its time. ``only``: the partitions that records may go to; all, if None. Where a
     method takes a ``partition``, the question is about that one alone.
     """
@@ -165,7 +169,7 @@ class Topics:
     def __init__(
         self,
         lookup: Lookup,
-        changed: Callable[[], None],
+        changed: Callable[[], object],
         failed: Callable[[BaseException], None],
         only: Collection[int] | None = None,
     ) -> None:
@@ -260,6 +264,7 @@ class Topics:
             )
             entry.probe_at = runtime.monotonic() + entry.pause
             entry.look_at = 0.0
+            self._wake.set()
             entry.pause = min(2 * entry.pause, _LONGEST_PAUSE_SECONDS)
 
     def delivered(self, topic: str) -> None:
@@ -270,6 +275,10 @@ class Topics:
                 entry.blocked, entry.probing = "", False
                 entry.note_usable()
             self._changed()
+
+    def wake(self) -> None:
+        """Report that somebody waits for a topic from now on."""
+        self._wake.set()
 
     def any_usable(self) -> bool:
         with self._lock:
@@ -304,12 +313,17 @@ class Topics:
             while not self._stop.is_set():
                 for name, state in self._lookup(self._due(), _LOOKUP_SECONDS).items():
                     self._learn(name, state)
-                self._changed()
-                self._wake.wait(0.1)
+                pause = _TICK_SECONDS if self._changed() else self._seconds_to_next_look()
+                self._wake.wait(pause)
                 self._wake.clear()
         except BaseException as error:
             log.exception("topics are no longer looked up")
             self._failed(error)
+
+    def _seconds_to_next_look(self) -> float:
+        with self._lock:
+            next_look = min((e.look_at for e in self._topics.values()), default=math.inf)
+        return min(max(0.0, next_look - runtime.monotonic()), _REFRESH_SECONDS)
 
     def _due(self) -> list[str]:
         now = runtime.monotonic()

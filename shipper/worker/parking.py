@@ -221,6 +221,7 @@ class Admission:
             self._probes.discard(chunk)
             self._topics.not_probed(chunk.topic)
         self.parking.park(chunk, self._place(chunk))
+        self._topics.wake()
 
     def let_go(self) -> list[Chunk]:
         """Return the chunks that waited and may be sent now, in their order. What waited too long

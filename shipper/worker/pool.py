@@ -352,11 +352,13 @@ class LanePool:
             self._failures.append(error)
             self._changed.notify_all()
 
-    def _send_parked(self) -> None:
-        """Send parked chunks; called by the topics' thread."""
+    def _send_parked(self) -> bool:
+        """Send parked chunks; called by the topics' thread. Return True if any are left."""
         with self._changed:
-            self._ready.extend([chunk] for chunk in self._admission.let_go())
-            self._changed.notify_all()
+            if self._parking:  # otherwise nobody waits for a topic
+                self._ready.extend([chunk] for chunk in self._admission.let_go())
+                self._changed.notify_all()
+            return bool(self._parking)
 
     # With the lock held.
 

@@ -34,7 +34,7 @@ class Cluster:
 
     @contextmanager
     def topics(self, only: tuple[int, ...] | None = None) -> Iterator[Topics]:
-        topics = Topics(self, lambda: None, self.failed.append, only)
+        topics = Topics(self, lambda: True, self.failed.append, only)
         topics.start()
         try:
             yield topics
