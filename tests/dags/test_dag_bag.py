@@ -152,6 +152,7 @@ def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: 
                 try_number=number,
                 end_date=ended,
                 retry_delay_override=None,
+                state=None,
             )
             pauses.append((TaskInstance.next_retry_datetime(at) - ended).total_seconds() / 60)
         assert pauses == sorted(pauses)

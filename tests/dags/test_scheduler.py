@@ -483,3 +483,83 @@ def test_a_manual_run_on_a_tick_neither_stops_the_schedule_nor_leads_a_backfill_
     wait_for(standalone, lambda: shipped("web") == once + once, within_seconds=400)
     wait_for(standalone, lambda: wanted <= set(shipped("soon")), within_seconds=900)
     assert max(shipped("soon").values()) == 1
+
+
+@pytest.mark.long
+def test_another_team_starts_for_each_of_two_days_once_its_late_files_are_there(
+    standalone: Airflow, config: Config, spark: FakeSpark
+) -> None:
+    """By the example, on a schedule of a task for each run. Each day lacks a file of an hour. The
+    first comes by a run that is cleared, the second by a backfill over another hour, too."""
+    now = dt.datetime.now(dt.UTC)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    first, second = today - 2 * DAY, today - DAY
+    lacks = {first + 5 * HOUR, second + 7 * HOUR}
+    hours = [first + n * HOUR for n in range(48)]
+    words = ["left" if hour in lacks else "ok" for hour in hours]
+    spark.script(gate_delivery_near=[*words, "ok"], report=["gather"])
+    example = (EXAMPLES / "downstream" / "web_access_day.py").read_text()
+    (standalone.dags / "hours_day.py").write_text(
+        example.replace("frankfurt", "near").replace("web_access", "hours")
+    )
+    schedule = f'{{cron: "0 * * * *", start: "{first.isoformat()}", catchup: true, tasks: one}}'
+    settle = max(0, int((now - today).total_seconds()) // 60 - 1)  # for an hour none of today has
+    config.pipeline("hours", schedule, settle=f"{settle}m")
+
+    def keys() -> Counter[str]:
+        found = standalone.call("GET", "assets/events?limit=200")["asset_events"]
+        return Counter(
+            each["partition_key"] for each in found if each["extra"].get("cluster") == "near"
+        )
+
+    def days() -> list[str]:
+        runs = standalone.call("GET", "dags/hours_day/dagRuns?order_by=run_after")["dag_runs"]
+        return [run["partition_key"] for run in runs]
+
+    def named(*some: dt.datetime) -> Counter[str]:
+        return Counter(f"{hour:%Y-%m-%dT%H:%M:%S}" for hour in some)
+
+    wait_for(
+        standalone,
+        lambda: (
+            {"hours", "hours_day"}
+            <= {dag["dag_id"] for dag in standalone.call("GET", "dags")["dags"]}
+        ),
+    )
+    for dag_id in ("hours_day", "hours"):
+        until_taken(
+            standalone, lambda dag_id=dag_id: standalone.cli("dags", "unpause", dag_id, "--yes")
+        )
+    on_time = named(*(hour for hour in hours if hour not in lacks))
+    wait_for(standalone, lambda: keys() == on_time, within_seconds=900)
+    assert days() == []
+    (run_id,) = [
+        run["dag_run_id"]
+        for run in standalone.call("GET", "dags/hours/dagRuns?limit=100")["dag_runs"]
+        if run["partition_key"] == f"{first + 5 * HOUR:%Y-%m-%dT%H:%M:%S}"
+    ]
+    clear = {"dag_run_id": run_id, "dry_run": False, "only_failed": False, "reset_dag_runs": True}
+    until_taken(standalone, lambda: standalone.call("POST", "dags/hours/clearTaskInstances", clear))
+    wait_for(standalone, lambda: days() == [f"{first:%Y-%m-%d}"], within_seconds=400)
+    again = [second + 6 * HOUR, second + 7 * HOUR]
+    backfill = {
+        "dag_id": "hours",
+        "from_date": again[0].isoformat(),
+        "to_date": again[1].isoformat(),
+        "reprocess_behavior": "completed",
+    }
+    until_taken(standalone, lambda: standalone.call("POST", "backfills", backfill))
+    both = [f"{day:%Y-%m-%d}" for day in (first, second)]
+    wait_for(standalone, lambda: days() == both, within_seconds=400)
+    wait_for(standalone, lambda: keys() == named(*hours, again[0]))
+    assert days() == both
+    assert {run["state"] for run in wait_for_runs_of(standalone, "hours_day")} == {"success"}
+
+
+def wait_for_runs_of(airflow: Airflow, dag_id: str) -> list[dict[str, Any]]:
+    def ended() -> list[dict[str, Any]] | None:
+        runs = airflow.call("GET", f"dags/{dag_id}/dagRuns")["dag_runs"]
+        return runs if all(run["state"] in ("success", "failed") for run in runs) else None
+
+    runs: list[dict[str, Any]] = wait_for(airflow, ended)
+    return runs
