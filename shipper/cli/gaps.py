@@ -143,7 +143,7 @@ def gaps(
 
 @dataclass(frozen=True)
 class _Looked:
-    """What a look at the windows of a schedule found."""
+    """Findings of a look at the windows of a schedule."""
 
     first: dict[str, dt.datetime]  # cluster → begin of the first window looked at
     windows: list[Window]

@@ -268,7 +268,7 @@ def validate(
 
 @dataclass(frozen=True)
 class _Validated:
-    """What `shipper validate` found."""
+    """Findings of `shipper validate`."""
 
     faults: list[ConfigFault]
     warnings: list[str]

@@ -67,13 +67,13 @@ class ToSum(NamedTuple):
 
 
 class SourceJudged(NamedTuple):
-    """What the source gate's checks found."""
+    """Findings of the source gate's checks."""
 
     checks: list[CheckResult]
     scans: int = 0
     """Number of scans of the files."""
     scope: str = ""
-    """What was looked at, for people."""
+    """Scope of the look, for people."""
     documents: Mapping[str, str] = {}
     """Texts for the run's folder, by name: what Great Expectations says of suites."""
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from shipper_airflow.dags.notice import Notice
 
 PAUSE = dt.timedelta(hours=1)
-"""From one notice of a cause to the next."""
+"""Shortest time between two notices of one cause."""
 _SENDS_WITHIN = dt.timedelta(minutes=1)
 _OF_SOURCES = frozenset({"SHIP-302", "SHIP-313"})
 _OF_CLUSTERS = frozenset({"SHIP-401", "SHIP-402", "SHIP-407", "SHIP-408", "SHIP-412"})
