@@ -19,7 +19,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo sim test lint docs format release unit dags servers long nightly scheduler chaos log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo sim power test lint docs format release unit dags servers long nightly scheduler chaos log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -77,13 +77,16 @@ long: setup  ## What `make test` leaves out, and CI runs once a day: the rest of
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration tests/dags -m long
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
 
-nightly: long faults chaos log-day mutants model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos log-day mutants power model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) tests/dags/test_scheduler.py -m "not long"
 
 sim: setup  ## Histories of runs in a simulated world for SECONDS (60); `.venv/bin/python -m tests.sim --kind runs --seed 17` for one
 	$(RUN)/python -m tests.sim --seconds $(or $(SECONDS),60)
+
+power: setup  ## Remove each rule that the simulated world runs, and show that the seed in tests/sim/power.md finds it
+	$(RUN)/python -m tests.sim.power
 
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))

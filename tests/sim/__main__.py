@@ -43,6 +43,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "roots": _habits(ships.Habits(moves=True, repeats=False)),
     "ledgers": _habits(ships.Habits(loses_ledger=True)),
     "topics": _habits(ships.Habits(remakes=True)),
+    "archive": partial(schedule.play, habits=ships.Habits(archives=True)),
     "headers": _habits(ships.Habits(headers=True)),
     "copies": _habits(replace(_RENAMES, copies=True)),
     "zombies": _habits(replace(_RENAMES, zombies=True)),
@@ -51,8 +52,9 @@ KINDS: dict[str, Callable[[World], None]] = {
 }
 #: Seeds that once failed, one a line: kind, number, and the fault. They are played first.
 KEPT = Path(__file__).with_name("seeds.txt")
+_LANES_SHARE = 0.4
 #: Share of the time that goes to each kind.
-_SHARES = {"lanes": 0.4} | dict.fromkeys([kind for kind in KINDS if kind != "lanes"], 0.06)
+_SHARES = {kind: (1 - _LANES_SHARE) / (len(KINDS) - 1) for kind in KINDS} | {"lanes": _LANES_SHARE}
 _SEEDS_BETWEEN_COLLECTIONS, _MOST_FAILURES, _SHOWN_LINES = 20, 3, 40
 _NOT_SHOWN = ("has epoch", "is delayed", "arrives late", "is refused: ", " adds ")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from shipper.report.results import CheckResult
 from shipper.types import FileId
 from shipper.windows.window import Window, to_ms
 from shipper.worker import task as sink_task
-from shipper.worker.order import ShipOrder
+from shipper.worker.chunk import Chunk
+from shipper.worker.order import LaneOptions, ShipOrder
+from shipper.worker.pool import LanePool
 from shipper.worker.receipt import Receipt
 from tests.sim.primitives import Future
 from tests.sim.source import HEAD_LINES, LINE_BYTES, SimSource, SourceFile, topic_of
@@ -39,6 +42,7 @@ _SECOND, _LOWEST = (
     -(1 << 63),
 )  # how the column `split` says that a split ends, or its reading
 _PAGE = 2
+_PARKED_BYTES = 20_000
 _NAMES = ["split", "value", "checksum", "topic"]
 
 #: Called with each process of a task, so that somebody may hurt it.
@@ -199,6 +203,29 @@ class FilesEngine:
         stored = file.size_bytes if file.packed else read
         yield _batch(number ^ _SECOND, (f"{stored} {read} {content}".encode(),))
         reports.append(PieceReport(number, stored, read, lines_read, ""))
+
+
+class BoundedPool(LanePool):
+    """A pool that holds no more records than it promises: a transaction for each lane, one that is
+    ready, and what is parked. In every second world little may be parked."""
+
+    _largest = 0
+
+    def __init__(self, options: LaneOptions, *arguments: Any, **named: Any) -> None:
+        if world().seed % 2:
+            options = replace(options, parking_bytes=_PARKED_BYTES)
+        super().__init__(options, *arguments, **named)
+
+    def submit(self, chunks: list[Chunk]) -> None:
+        self._largest = max(self._largest, sum(chunk.size_bytes for chunk in chunks))
+        super().submit(chunks)
+        under_way = [*(lane.current for lane in self._lanes), *self._ready]
+        held = sum(chunk.size_bytes for chunks in under_way for chunk in chunks)
+        held += self._parking.bytes
+        most = (self.lanes_count + 2) * self._largest + self.options.parking_bytes
+        if held > most:
+            error = MemoryError(f"a pool holds {held} bytes, and may hold {most}")
+            world().failures.append(("pool", error))
 
 
 class SimJob:

@@ -114,6 +114,8 @@ class LaneHistory(ships.History):
             for receipt in scan.receipts:
                 if receipt.error:
                     raise ShipperError(receipt.error)
+            if scan.unsent:
+                raise ShipperError("another pass would send what was not parked")
             ledger.decide(ask_committed(taken.chunks_end))
 
     def _compare(self) -> None:

@@ -1,157 +1,189 @@
-"""``python -m tests.sim.power [--seconds 60] [NAME …]``: remove each rule in turn, and play seeds
-until one breaks a promise. The table says which seed found it, or how many did not."""
+"""``python -m tests.sim.power [--seeds 300] [NAME …]``: remove each rule in turn, and play seeds
+until one breaks a promise.
+
+The seed that ``power.md`` keeps is played first, then so many of each kind, or of ``--kinds``.
+``--write`` writes what was found into the table. The command fails if a rule that the table says
+is found is not found any more.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.abc
+import importlib.machinery
 import itertools
 import logging
+import multiprocessing
 import os
-import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import CodeType, ModuleType
+from typing import NamedTuple
 
-from tests.mutants.design import ROOT
 from tests.mutants.table import MUTANTS
-from tests.mutants.trial import Mutant, TreeCopy
-from tests.sim.__main__ import KINDS
-from tests.sim.world import World
+from tests.mutants.trial import Mutant, MutantDrifted
+from tests.sim.rules import NOT_MET, PAST, RULES
 
-_LEDGER, _NO_TEST = "The ledger's history", ""
-#: Rules of ``model/`` and faults of the past that no test among the mutants removes.
-RULES = (
-    Mutant(
-        "fences-own-lanes-only",  # FENCE_OWN_LANES_ONLY
-        _LEDGER,
-        "shipper/ledger/control.py",
-        "            if generation is None or offset < generation:\n",
-        "            if offset == max(self.generations) and generation is None:\n",
-        _NO_TEST,
-    ),
-    Mutant(
-        "generation-not-asked-by-tasks",  # NO_RIGHT
-        _LEDGER,
-        "shipper/worker/task.py",
-        "        if control.generation != order.generation:\n",
-        "        if False:\n",
-        _NO_TEST,
-    ),
-    Mutant(
-        "later-attempt-not-heard",  # NO_ATTEMPT_RIGHT
-        _LEDGER,
-        "shipper/worker/task.py",
-        "        if attempts[-1:] != [self._key.number]:\n",
-        "        if False:\n",
-        _NO_TEST,
-    ),
-    Mutant(
-        "later-attempts-read-nothing",  # LATER_READS_NOTHING
-        _LEDGER,
-        "shipper/worker/task.py",
-        "        if len(attempts.answer) == 1:\n",
-        "        if True:\n",
-        _NO_TEST,
-    ),
-    Mutant(
-        "forgotten-before-fenced",  # REMOVED_TOO_EARLY
-        _LEDGER,
-        "shipper/ledger/takeover.py",
-        "        meanwhile(before.to_fence())\n",
-        "        _forget(ledger, Announced(generation, {}, before.earlier(generation, roots)))\n"
-        "        meanwhile({})\n",
-        _NO_TEST,
-    ),
-    Mutant(
-        "chunk-of-a-twice-written-record-counted-twice",
-        _LEDGER,
-        "shipper/worker/shipment.py",
-        "self._predecessors[chunk.key] = chunk",
-        "self._predecessors[chunk.key, chunk.offset] = chunk",
-        _NO_TEST,
-    ),
-    Mutant(
-        "append-believes-an-unknown-offset",  # S9
-        _LEDGER,
-        "shipper/kafka/client.py",
-        "                raise self._not_written(\n",
-        "                return [0] * len(list(offsets) + left) if left else offsets\n"
-        "                raise self._not_written(\n",
-        _NO_TEST,
-    ),
-)
+TABLE = Path(__file__).with_name("power.md")
 #: Where the simulated world runs the code.
-_SIMULATED = (
-    "shipper/driver/",
-    "shipper/kafka/",
-    "shipper/ledger/",
-    "shipper/report/",
-    "shipper/worker/",
-)
+_SIMULATED = tuple(f"shipper/{name}/" for name in ("driver", "kafka", "ledger", "report", "worker"))
+_LANES_FOR_ONE = 20
+_HEAD = """# What the simulated world finds
+
+`python -m tests.sim.power --write` wrote this table: it removes one rule at a time, of
+`tests/mutants`, of `model/` or of `tests/sim/rules.py`, and plays seeds until one breaks a promise.
+
+A rule without a seed is one that no seed has found yet.
+
+| rule | of the past | seed | what it breaks |
+|---|---|---|---|
+"""
+_NOT_MET_HEAD = """
+No history can meet these rules:
+
+"""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.power", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each rule")
-    parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.play:
-        return _play(asked.seconds)
-    chosen = [
+class Found(NamedTuple):
+    """What became of a rule's removal."""
+
+    name: str
+    seed: str
+    """Kind and number of the seed that breaks a promise; empty: none did."""
+    what: str
+
+
+class _Without(importlib.abc.MetaPathFinder):
+    """Imports one module without its rule."""
+
+    def __init__(self, rule: Mutant) -> None:
+        self._rule, self._module = rule, rule.file.removesuffix(".py").replace("/", ".")
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        found = importlib.machinery.PathFinder.find_spec(fullname, path)
+        assert found is not None
+        assert found.origin is not None
+        found.loader = _Loader(fullname, found.origin)
+        found.loader.rule = self._rule
+        return found
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    rule: Mutant
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.rule.applied_to(Path(self.path).read_text())
+        return compile(source, self.path, "exec", dont_inherit=True)
+
+
+def chosen(names: Sequence[str] = ()) -> list[Mutant]:
+    """Return the rules that lie in code that the simulated world runs, and that it can meet."""
+    return [
         rule
         for rule in (*MUTANTS, *RULES)
-        if rule.file.startswith(_SIMULATED) and (not asked.names or rule.name in asked.names)
+        if rule.file.startswith(_SIMULATED)
+        and (rule.name in names if names else rule.name not in NOT_MET)
     ]
-    found = 0
-    with tempfile.TemporaryDirectory(prefix="power-") as folder:
-        copy = TreeCopy.of_checkout(ROOT, Path(folder))
-        for rule in chosen:
-            with copy.mutated(rule):
-                found += (code := _try(copy, asked.seconds, rule)) == 1
-            if code not in (0, 1):
-                return code
-    print(f"{found} of {len(chosen)} removed rules found")
-    return 0
 
 
-def _try(copy: TreeCopy, seconds: float, rule: Mutant) -> int:
-    """Play seeds in the mutated copy; print what they found. Return 1 if one failed."""
-    path = os.pathsep.join([str(copy.folder), str(copy.folder / "tools")])
-    environment = os.environ | {
-        "PYTHONPATH": path,
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    command = [sys.executable, "-m", "tests.sim.power", "--play", "--seconds", str(seconds)]
-    done = subprocess.run(
-        command, cwd=copy.folder, env=environment, capture_output=True, text=True, check=False
-    )
-    said = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:] or str(done.returncode)]
-    print(f"{rule.name} · {said[0][:220]}", flush=True)
-    return done.returncode
+def kept() -> dict[str, Found]:
+    """Return the rows of the table, by the rule's name."""
+    rows = TABLE.read_text().splitlines() if TABLE.exists() else []
+    cells = [
+        [cell.strip() for cell in row.strip("|").split("|")] for row in rows if row[:2] == "| "
+    ]
+    return {name: Found(name, seed, what) for name, _, seed, what in cells[1:]}
 
 
-def _play(seconds: float) -> int:
-    """Play seeds of all kinds in turn until one fails, or the time is over. The shortest histories
-    come most often."""
+def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield the seed that was kept, and then ``most`` of each kind in turn; of lanes, which are
+    short, more."""
+    if first:
+        kind, number = first.split()
+        yield kind, int(number)
+    next_ones = {kind: itertools.count() for kind in kinds}
+    for _ in range(most):
+        for kind in kinds:
+            for _ in range(_LANES_FOR_ONE if kind == "lanes" else 1):
+                yield kind, next(next_ones[kind])
+
+
+def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
+    """Play seeds without the rule. In a process of its own."""
+    before = kept().get(rule.name, Found(rule.name, "", ""))
+    sys.meta_path.insert(0, _Without(rule))
+    from tests.sim.__main__ import KINDS
+    from tests.sim.world import World
+
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
-    began = time.monotonic()
-    turns, seeds = (*["lanes"] * 20, *KINDS), dict.fromkeys(KINDS, 0)
-    for played, kind in enumerate(itertools.cycle(turns)):
-        number = seeds[kind]
-        seeds[kind] += 1
-        if time.monotonic() > began + seconds:
-            print(f"SURVIVED {played} seeds")
-            return 0
+    for kind, number in _seeds(before.seed, most, kinds or list(KINDS)):
         try:
             KINDS[kind](World(number))
         except Exception as error:
-            text = " ".join(str(error).split())[:140]
-            print(f"{kind} {number} after {played + 1} seeds: {type(error).__name__}: {text}")
-            return 1
-    return 0
+            text = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")[:110]
+            if any(broken in text for broken in ("AttributeError", "NameError", "TypeError")):
+                raise MutantDrifted(f"{rule.name} met broken code: {text}") from error
+            return Found(rule.name, f"{kind} {number}", text)
+    return Found(rule.name, "", "")
+
+
+def _is_sound(found: Found) -> bool:
+    """Return True if a seed breaks no promise while its rule is there. In a process of its own."""
+    from tests.sim.__main__ import KINDS
+    from tests.sim.world import World
+
+    logging.getLogger("shipper").setLevel(logging.CRITICAL)
+    kind, number = found.seed.split()
+    try:
+        KINDS[kind](World(int(number)))
+    except Exception:
+        return False
+    return True
+
+
+def _written(results: Mapping[str, Found]) -> str:
+    past = {rule: name for name, rule in PAST.items()}
+    found = [results.get(rule.name, Found(rule.name, "", "")) for rule in chosen()]
+    rows = [f"| {f.name} | {past.get(f.name, '')} | {f.seed} | {f.what} |\n" for f in found]
+    not_met = [f"- {name}: {why}\n" for name, why in NOT_MET.items()]
+    return "".join([_HEAD, *rows, _NOT_MET_HEAD, *not_met])
+
+
+def main() -> int:
+    os.environ["PYTHONHASHSEED"] = "0"  # of the processes that play
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.power", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
+    parser.add_argument("--seeds", type=int, default=0, help="of each kind, behind the kept one")
+    parser.add_argument("--kinds", default="", help="of these kinds alone: lanes,runs")
+    parser.add_argument("--write", action="store_true", help="write the table anew")
+    parser.add_argument("--processes", type=int, default=2)
+    asked = parser.parse_args()
+    rules, before = chosen(asked.names), kept()
+    results = dict(before)
+    search = partial(_search, most=asked.seeds, kinds=[k for k in asked.kinds.split(",") if k])
+    processes = multiprocessing.get_context("spawn")
+    with processes.Pool(asked.processes, maxtasksperchild=1) as pool:
+        for found in pool.imap_unordered(search, rules):
+            results[found.name] = found
+            print(f"{found.name} · {found.seed or 'not found'} · {found.what}", flush=True)
+    seen = [results[rule.name] for rule in rules if results[rule.name].seed]
+    with processes.Pool(asked.processes) as pool:
+        sound = pool.map(_is_sound, seen)
+    for found in [one for one, is_sound in zip(seen, sound, strict=True) if not is_sound]:
+        print(f"{found.name}: {found.seed} breaks a promise with the rule as well")
+        results[found.name] = found._replace(seed="", what="")
+    if asked.write:
+        TABLE.write_text(_written(results))
+    lost = [name for name in before if before[name].seed and not results[name].seed]
+    count = sum(1 for rule in rules if results[rule.name].seed)
+    print(f"{count} of {len(rules)} removed rules found" + f"; no more: {lost}" * bool(lost))
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":

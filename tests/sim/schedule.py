@@ -105,8 +105,13 @@ class ScheduleHistory(ships.History):
         if chance.random() < 0.2:
             first = chance.randint(0, tick)
             begun.append(self._begin(self._run_of(_tick(first, tick + 1 - first))))
-        if chance.random() < 0.2:
+        if chance.random() < (0.7 if self.habits.archives else 0.2):
             begun.append(self._begin_to_archive(tick))
+        if self.habits.archives and chance.random() < 0.6:
+            runtime.sleep(chance.choice((0.0, 1.0, 10.0)))
+            window = _tick(chance.randint(0, tick))
+            again = self._run_of(window, reship=True, reship_reason="asked for")
+            begun.append(self._begin(again))
         finished = [path for path in self.source.files if not path.endswith(_UNFINISHED)]
         if self.habits.names:
             path = chance.choice(sorted(finished))

@@ -36,9 +36,10 @@ from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.types import LogRecord, SplitId
 from shipper.windows.window import Window
+from shipper.worker import task
 from tests.sim import clients
 from tests.sim.broker import SimCluster
-from tests.sim.engine import FilesEngine
+from tests.sim.engine import BoundedPool, FilesEngine
 from tests.sim.primitives import installed
 from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SPLIT_BYTES, SimSource, topic_of
 from tests.sim.world import Fiber, Process, World
@@ -108,6 +109,8 @@ class Habits:
     """True if the ledger's topic may be deleted, or made anew."""
     remakes: bool = False
     """True if topics are deleted and made anew. Lost records are sent again."""
+    archives: bool = False
+    """True if windows are archived and sent again beside each other. For schedules."""
     headers: bool = False
     """True if files begin with one and the same header. Some have no more than that. Files that
     were shipped are removed."""
@@ -615,6 +618,7 @@ def play_history(world: World, history: Callable[[], History]) -> None:
     window_records._file.cache_clear()
     places: list[tuple[Any, str, Any]] = [
         *clients.places(),
+        (task, "LanePool", BoundedPool),
         *((module, "say", _tell) for module in (plan_step, progress, run_module, ship_step)),
     ]
     # A line is as long as a real head.

@@ -1,0 +1,252 @@
+"""Rules that :mod:`tests.sim.power` removes besides those of ``tests/mutants``: rules of ``model/``
+that no test there removes, and faults of the past as they would look in the present code."""
+
+from __future__ import annotations
+
+from tests.mutants.trial import Mutant
+
+_MODEL, _PAST, _NO_TEST = "model/README.md", "A fault of the past", ""
+
+RULES = (
+    Mutant(
+        "fences-own-lanes-only",  # FENCE_OWN_LANES_ONLY
+        _MODEL,
+        "shipper/ledger/control.py",
+        "            if generation is None or offset < generation:\n",
+        "            if offset == max(self.generations) and generation is None:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "generation-not-asked-by-tasks",  # NO_RIGHT
+        _MODEL,
+        "shipper/worker/task.py",
+        "        if control.generation != order.generation:\n",
+        "        if False:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "later-attempt-not-heard",  # NO_ATTEMPT_RIGHT
+        _MODEL,
+        "shipper/worker/task.py",
+        "        if attempts[-1:] != [self._key.number]:\n",
+        "        if False:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "later-attempts-read-nothing",  # LATER_READS_NOTHING
+        _MODEL,
+        "shipper/worker/task.py",
+        "        if len(attempts.answer) == 1:\n",
+        "        if True:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "attempt-announced-after-opening",  # ANNOUNCE_AFTER_OPENING
+        _MODEL,
+        "shipper/worker/task.py",
+        "            self.pool.open(self._topics, announce=self._attempt.announce)\n",
+        "            self.pool.open(self._topics)\n            self._attempt.announce()\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "attempt-announced-twice",  # ANNOUNCED_TWICE
+        _MODEL,
+        "shipper/worker/task.py",
+        "            ):\n                raise\n",
+        "            ):\n                self.ledger.write_control([record])\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "attempt-reads-before-opening",  # READ_BEFORE_OPENING
+        _MODEL,
+        "shipper/worker/task.py",
+        "            meanwhile.submit(self._attempt.ledger.connect, (CONTROL,))\n",
+        "            decide = self._attempt.ledger.decide\n"
+        "            early = [decide(ask_committed(self._order.chunks_end))]\n"
+        "            self._attempt.ledger.decide = lambda asked, *more: (\n"
+        "                decide(asked, *more)\n"
+        "                if CONTROL in asked.partitions or not early\n"
+        "                else early.pop()\n"
+        "            )\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "forgotten-before-fenced",  # REMOVED_TOO_EARLY
+        _MODEL,
+        "shipper/ledger/takeover.py",
+        "        meanwhile(before.to_fence())\n",
+        "        _forget(ledger, Announced(generation, {}, before.earlier(generation, roots)))\n"
+        "        meanwhile({})\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "read-to-the-first-open-transaction",  # READ_TO_FIRST_OPEN
+        _MODEL,
+        "shipper/kafka/client.py",
+        "            if at_lso and wait_seconds is None:\n",
+        "            if at_lso:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "second-scan-without-a-generation",  # SCAN_WITHOUT_GENERATION
+        _MODEL,
+        "shipper/driver/ship.py",
+        "        taken = self._next_generation()\n        return",
+        "        return",
+        _NO_TEST,
+    ),
+    Mutant(
+        "archive-without-fencing",  # ARCHIVE_WITHOUT_FENCE
+        _MODEL,
+        "shipper/ledger/takeover.py",
+        "        fenced = fence_earlier_runs(ledger, settings, Generation(run_id, 1, 1),"
+        " lease=lease)\n",
+        "        fenced = announce(ledger, Generation(run_id, 1, 1), lease=lease)\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "archive-named-after-its-tombstones",  # MARKER_AFTER_TOMBSTONES
+        _MODEL,
+        "shipper/ledger/archive.py",
+        "[marker, *over]",
+        "[*over, marker]",
+        _NO_TEST,
+    ),
+    Mutant(
+        "topic-hides-archive",  # TOPIC_HIDES_ARCHIVE
+        _MODEL,
+        "shipper/ledger/fold.py",
+        "                    and (key not in latest or record.offset > latest[key].offset)\n",
+        "",
+        _NO_TEST,
+    ),
+    Mutant(
+        "stale-plan",  # DECIDED_BY_THE_PLAN
+        _MODEL,
+        "shipper/driver/ship.py",
+        "look_into(self._context, self._client, ask, taken.chunks, self._seen)\n",
+        "{\n"
+        "                **look_into(self._context, self._client, ask, taken.chunks, self._seen),\n"
+        "                **{f.id: [] for f in self._files if f.left and not f.unknown},\n"
+        "            }\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "own-run-is-believed",  # OWN_RUN_IS_BELIEVED, C4
+        _MODEL,
+        "shipper/driver/looking.py",
+        "            if chunks.knows(one)\n",
+        "            if chunks.knows(one) and not any(\n"
+        "                chunk.run_id == context.folder.run_id\n"
+        "                for split, state in chunks.splits.items()\n"
+        "                if split.file == one\n"
+        "                for chunk in state.chunks.values()\n"
+        "            )\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "part-is-new",  # PART_IS_NEW
+        _MODEL,
+        "shipper/driver/decide.py",
+        "        lambda case: case.doubtful is not None,\n",
+        "        lambda case: False,\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "append-believes-an-unknown-offset",  # S9
+        _PAST,
+        "shipper/kafka/client.py",
+        "                raise self._not_written(\n",
+        "                return [0] * len(list(offsets) + left) if left else offsets\n"
+        "                raise self._not_written(\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "unasked-cluster-recognises-nothing",  # C2
+        _PAST,
+        "shipper/driver/ship.py",
+        "        self._engine_looks_at(self._seen)\n",
+        "        if self._planned_cluster.generation is None:\n"
+        "            self._originals = {file.id: [] for file in self._seen}\n"
+        "            return\n"
+        "        self._engine_looks_at(self._seen)\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "named-files-cover-their-window",  # C7
+        _PAST,
+        "shipper/report/window_records.py",
+        "asked=look.asked and not plan.is_of_named_files,",
+        "asked=look.asked,",
+        _NO_TEST,
+    ),
+    Mutant(
+        "listed-means-there",  # C10
+        _PAST,
+        "shipper/driver/looking.py",
+        "            and not _lies_there(one, chunks.etags.get(one, ()), there[one.path])\n",
+        "            and one not in {file.id for file in files}\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "chunk-of-a-twice-written-record-counted-twice",
+        _PAST,
+        "shipper/worker/shipment.py",
+        "self._predecessors[chunk.key] = chunk",
+        "self._predecessors[chunk.key, chunk.offset] = chunk",
+        _NO_TEST,
+    ),
+    Mutant(
+        "overwritten-object-keeps-its-chunks",
+        _PAST,
+        "shipper/driver/decide.py",
+        '        is_anew = rule.anew or (rule.outcome == "ship" and file.id in overwritten)\n',
+        "        is_anew = rule.anew\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "older-plan-takes-later-content-back",
+        _PAST,
+        "shipper/driver/ship.py",
+        "        self._look_for([one.file for one in found.each if one.void and one.rule !="
+        ' "reship"])\n',
+        "",
+        _NO_TEST,
+    ),
+    Mutant(
+        "ledger-not-compared-after-the-takeover",
+        _PAST,
+        "shipper/driver/ship.py",
+        "            self._identity.confirm()\n",
+        "",
+        _NO_TEST,
+    ),
+)
+
+#: Fault of the past, by its name in reviews and decisions → the rules whose removal brings it back.
+PAST = {
+    "A1": "right-of-an-archive-is-looked-at",
+    "A7": "attempt-key-without-its-generation",
+    "R1": "gone-chunks-count",
+    "S9": "append-believes-an-unknown-offset",
+    "stale plan": "stale-plan",
+    "C2": "unasked-cluster-recognises-nothing",
+    "C3": "header-proves",
+    "C3, three copies": "two-heirs",
+    "C4": "own-run-is-believed",
+    "C7": "named-files-cover-their-window",
+    "C10": "listed-means-there",
+}
+
+#: Rule of simulated code that no history can meet → why.
+NOT_MET = {
+    "former-format-is-read": "no ledger of an earlier format",
+    "old-times-sent": "no record has a time of its own",
+    "no-margin-for-a-wait": "no record has a time of its own",
+    "digest-not-compared": "the pipeline stays as it is within a history",
+    "name-decides-format": "the simulated engine, not the bytes, says what a file is",
+    "key-of-a-quarantined-record": "no record is refused",
+    "worker-not-in-digest": "one tree runs everything",
+    "throttling-not-heard": "a quota costs time, and no promise",
+    "archive-named-after-its-tombstones": "one transaction holds all of a small archive",
+}
