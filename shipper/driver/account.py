@@ -3,6 +3,7 @@ before."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -83,6 +84,8 @@ class ReceiptAccount:
         result.task_retries = sum(receipt.retries for receipt in receipts)
         result.lane_reopened = sum(receipt.lane_reopened for receipt in receipts)
         result.possible_duplicates = sum(receipt.possible_duplicates for receipt in receipts)
+        acks = [each.ack_seconds for each in receipts if each.ack_seconds]
+        result.held_ack_ms = statistics.median(acks) * 1000 if acks else None
         result.wire_bytes = sum(receipt.wire_bytes for receipt in receipts)
         result.parked = dict(sum((Counter(receipt.parked) for receipt in receipts), Counter()))
         lowered, unconfirmed = dict[str, int](), dict[str, str]()

@@ -42,6 +42,13 @@ class Preflight:
         sizing = self.sizing.with_ack(seconds)
         return replace(self, sizing=sizing, tuning=sizing.tune())
 
+    def announced(self, seconds: float | None) -> Preflight:
+        """Return the same once the lanes are announced, with what their announcement told of the
+        delay: there will be no more lanes, and fewer if the lease alone took long."""
+        most = replace(self.sizing, most_lanes=self.tuning.lanes)
+        opened = replace(self, sizing=most).with_ack(seconds)
+        return replace(opened, sizing=replace(opened.sizing, most_lanes=opened.tuning.lanes))
+
 
 def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
     """Return the topics that the pipeline needs and the cluster does not have."""
@@ -119,7 +126,10 @@ def _sizing(pipeline: Pipeline, link: LinkProfile, bytes_to_send: int) -> Sizing
             batch or min(SHORT_BATCH_BYTES, chunk or SHORT_BATCH_BYTES),
             chunk or max(SHORT_CHUNK_BYTES, batch or 0),
         )
-    return Sizing(link, pipeline.tasks, delivery.memory_bytes, lanes, batch, chunk, bytes_to_send)
+    return Sizing(
+        link, pipeline.tasks, delivery.memory_bytes, lanes, batch, chunk, bytes_to_send,
+        keyed=pipeline.records.key is not None,
+    )  # fmt: skip
 
 
 def _partitions_side_by_side(pipeline: Pipeline, known: Mapping[str, TopicFacts]) -> int:

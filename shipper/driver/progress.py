@@ -129,7 +129,9 @@ class Progress:
         order = self._order
         if not order.rate_limit_bytes:
             return 0.0
-        return order.tasks * order.chunk_size_bytes / max(1.0, order.ratio) / order.rate_limit_bytes
+        return (
+            order.tasks * order.tuning.chunk_bytes / max(1.0, order.ratio) / order.rate_limit_bytes
+        )
 
     def _line(self, seconds: float) -> None:
         try:

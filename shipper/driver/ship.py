@@ -237,6 +237,8 @@ class ClusterShip:
         ):
             present = meanwhile.submit(self._client.present_ids, list(pipeline.needed_topics()))
             taken = self._present(self._take_over(tasks, lanes), present.result())
+        self._preflight = self._preflight.announced(self._ledger.ack_seconds)
+        lanes = self._preflight.tuning.lanes
         self._lease.generation = result.generation = taken.generation
         result.chunks_end = result.ledger_end = taken.chunks_end
         result.tasks, result.lanes, result.tuning = tasks, lanes, self._preflight.tuning.why

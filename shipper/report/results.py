@@ -266,6 +266,8 @@ class ShipResult(StepResult, OfCluster):
     """Round trip of a request that a broker answers from memory, in milliseconds."""
     ack_ms: float | None = None
     """Time until a record is acknowledged, in milliseconds, by which the lanes were sized."""
+    held_ack_ms: float | None = None
+    """The same as the lanes met it at the end of the ship. None: they sent too little."""
     tuning: str = ""
     """Sizes of lanes and batches, with their reason."""
     wire_bytes: int = 0

@@ -76,6 +76,11 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
     if len(steps) < 2:
         yield "Too few points in time for a plot." if ship.delivered else "Nothing was committed."
     yield f"{plural(ship.tasks, 'Spark task')}, {plural(ship.lanes, 'lane')} each."
+    if ship.ack_ms is not None and ship.held_ack_ms is not None:
+        yield (
+            f"Sized for acknowledgements after {ship.ack_ms:.0f} ms; at the end they took "
+            f"{ship.held_ack_ms:.0f} ms."
+        )
     if ship.guarantee == "at_least_once":
         yield "Sent at least once, without transactions."
     if ship.possible_duplicates:

@@ -13,7 +13,7 @@ the task fails or is gone a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -80,9 +80,11 @@ class SplitSlice:
 
 
 def split_slices(
-    batches: Iterator[pa.RecordBatch], slice_bytes: int, splits: Container[int] = frozenset()
+    batches: Iterator[pa.RecordBatch],
+    size: Callable[[], int],
+    splits: Container[int] = frozenset(),
 ) -> Iterator[SplitSlice]:
-    """Cut the stream. A slice has about ``slice_bytes`` of values, and one row at least, unless it
+    """Cut the stream. A slice has about ``size()`` bytes of values, and one row at least, unless it
     is broken or all of an empty split. ``splits``: those that there are; without them no row is
     marked, and nothing ends."""
     part: SplitSlice | None = None
@@ -108,16 +110,17 @@ def split_slices(
                 part = None
                 continue
             while start < end:
+                slice_bytes = size()
                 if part is not None and (part.bytes >= slice_bytes or part.rows >= _MOST_ROWS):
                     yield part
                     part = SplitSlice(split, part.end)
                 part = part or SplitSlice(split, 0)
-                count, size = _fitting(batch.column("value"), start, end, slice_bytes - part.bytes)
+                count, taken = _fitting(batch.column("value"), start, end, slice_bytes - part.bytes)
                 part.batches.append(batch.slice(start, count))
                 if mark is not None:
                     part.marked.setdefault(mark, []).extend(range(part.rows, part.rows + count))
                 part.rows += count
-                part.bytes += size
+                part.bytes += taken
                 start += count
     if part is not None:
         yield part

@@ -363,10 +363,14 @@ class Lane:
         self._paid_bytes, self._estimated_bytes, self._charged_at = 0.0, 0.0, now
 
     def _flush(self, producer: LaneProducer) -> None:
+        began = runtime.monotonic()
         try:
             producer.flush(self._until)
         finally:
-            self._pool.rate.note_throttled(producer.take_throttled())
+            throttled = producer.take_throttled()
+            self._pool.rate.note_throttled(throttled)
+        if not throttled.seconds:
+            self._pool.sizes.note(runtime.monotonic() - began)
 
     def _batches(self, chunks: list[Chunk]) -> Iterator[list[BatchSlice]]:
         plain = [chunk for chunk in chunks if chunk.topic not in self._isolating]

@@ -19,6 +19,7 @@ from shipper.ledger.intervals import Interval
 from shipper.types import SplitId
 from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import new_seal
+from shipper.worker.tuning import Sizing, Tuning
 
 _ROOT = Path(__file__).resolve().parents[1]
 #: Parts of shipper that tasks run.
@@ -80,11 +81,6 @@ class LaneOptions:
     deadline_seconds: float
     """Longest time for one transaction with its retries, and for a chunk to wait for its topic."""
     limits: TopicLimits = field(default_factory=TopicLimits)
-    batch_bytes: int | None = None
-    """Bytes that go to a partition at a time, uncompressed; ``settings.batch_size_bytes``
-    if None."""
-    side_by_side: int = 1
-    """Batches of a transaction in flight at a time."""
     parking_bytes: int = 64_000_000
     """Most bytes of chunks that wait in memory for their topics."""
     partitions: tuple[int, ...] | None = None
@@ -132,12 +128,8 @@ class ShipOrder:
     lane_options: LaneOptions
     limits: Mapping[str, TopicLimit]
     """Topic → its limits, as far as the driver knows them."""
-    lanes: int
-    """Number of lanes of each task."""
-    chunk_size_bytes: int
-    """Uncompressed bytes in a transaction, about."""
-    slice_bytes: int
-    """Uncompressed bytes in a slice, about: its records without a key go to one partition."""
+    tuning: Tuning
+    """Sizes of each task's lanes when it begins."""
     topics: tuple[str, ...]
     """The frame's `topic` column holds an index into this; a single topic needs no column. Empty:
     the column holds names."""
@@ -158,6 +150,8 @@ class ShipOrder:
     the ledger does not know: without transactions, after a run that did not end."""
     memory_bytes: int = 0
     """Most bytes of chunks that a task has under way."""
+    sizing: Sizing | None = None
+    """What ``tuning`` was computed from, so that it can follow the delay; None: it stays."""
     stall_seconds: float = 1800.0
     """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None

@@ -36,6 +36,7 @@ from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
 from shipper.worker.rate import BrokerRate
 from shipper.worker.receipt import LaneSample, LaneWork
+from shipper.worker.tuning import Following, Tuning
 from shipper.worker.wire_size import WireSize
 
 log = logging.getLogger("shipper.pool")
@@ -84,9 +85,13 @@ class LanePool:
         delivered: Delivered = lambda chunks: None,
         *,
         right: RightToShip[Any] | None = None,
+        sizes: Following | None = None,
     ) -> None:
         """Make the pool. ``right``: asked by each lane between its opening and its first record;
-        ``resolve_outcome``, if None."""
+        ``resolve_outcome``, if None. ``sizes``: None: as the settings say."""
+        batch_bytes = options.settings.batch_size_bytes
+        self.sizes = sizes or Following(Tuning(len(producer_ids), batch_bytes, batch_bytes))
+        self._followed_at, self._waited_before = runtime.monotonic(), 0.0
         self.options = options
         self.right = right or RightToShip(resolve_outcome)
         self.resolve_outcome = resolve_outcome
@@ -157,6 +162,7 @@ class LanePool:
         with self._changed:
             for chunk in chunks:
                 chunk.serial = self._serial = self._serial + 1
+            self._follow()
             going = self._admission.admit(chunks, self._wait_until)
             while going and not self._failures:
                 self._wait_for_lane(going)
@@ -166,6 +172,14 @@ class LanePool:
                     self._changed.notify_all()
                     break
             self._raise_failure()
+
+    def _follow(self) -> None:
+        """Let the sizes follow the delay that the lanes meet."""
+        now, waited = runtime.monotonic(), self._lane_wait_seconds
+        share = (waited - self._waited_before) / max(1e-3, now - self._followed_at)
+        if self.sizes.follow(share):
+            log.info("%s", self.sizes.tuning.why)
+            self._followed_at, self._waited_before = now, waited
 
     def _wait_for_lane(self, chunks: list[Chunk]) -> None:
         began = runtime.monotonic()
@@ -288,17 +302,13 @@ class LanePool:
 
     def batch_bytes(self, topic: str) -> int:
         """Return the uncompressed bytes that go to a partition of ``topic`` at a time."""
-        return (
-            self.lowered.get(topic)
-            or self.options.batch_bytes
-            or self.options.settings.batch_size_bytes
-        )
+        return self.lowered.get(topic) or self.sizes.tuning.batch_bytes
 
     def round_bytes(self, chunk: Chunk) -> int:
         """Return the uncompressed bytes of such records that are flushed together. Records with
         keys spread over the partitions."""
         spread = chunk.keys is not None and chunk.topic not in self.lowered
-        return self.batch_bytes(chunk.topic) * (self.options.side_by_side if spread else 1)
+        return self.batch_bytes(chunk.topic) * (self.sizes.tuning.side_by_side if spread else 1)
 
     def lower_batch_bytes(self, topic: str) -> bool:
         """Halve the batches of ``topic``; return False if they are so small already that they
@@ -374,7 +384,8 @@ class LanePool:
             for lane in self._lanes
             if lane.state is LaneState.IDLE and wanted in (None, lane.index)
         )
-        return queued < idle
+        busy = len(self._lanes) - idle if wanted is None else 0
+        return queued < idle and queued + busy < max(self.sizes.tuning.lanes, 1)
 
     def _raise_failure(self) -> None:
         if self._failures:

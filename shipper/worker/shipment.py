@@ -28,6 +28,7 @@ from shipper.worker.chunk import Chunk, LazyColumn, NumberedHeaders, header_pair
 from shipper.worker.cut import SplitSlice
 from shipper.worker.order import OrderedSplit, QuarantineOrder, ShipOrder
 from shipper.worker.receipt import Receipt, add_to
+from shipper.worker.tuning import Following
 
 #: Size of key and headers that a record in quarantine keeps, together. The value may have nearly as
 #: much as the topic allows.
@@ -102,8 +103,8 @@ class _Transaction:
 
 
 class TaskShipment:
-    """Collector of the chunks of slices into transactions of about ``chunk_size_bytes``, which
-    counts every record in the receipt.
+    """Collector of the chunks of slices into transactions of about ``sizes.tuning.chunk_bytes``,
+    which counts every record in the receipt.
 
     Where files keep their order, one is gathered for each lane, and files that share a lane share
     it. So no more waits here than the lanes hold, however many files there are.
@@ -111,10 +112,11 @@ class TaskShipment:
 
     def __init__(
         self, order: ShipOrder, limits: RecordLimits, receipt: Receipt, *,
-        submit: Callable[[list[Chunk]], None], at_commit: AtCommit,
+        submit: Callable[[list[Chunk]], None], at_commit: AtCommit, sizes: Following,
     ) -> None:  # fmt: skip
         """Make the shipment. ``submit`` takes the chunks of one transaction, and blocks while all
         lanes are busy."""
+        self._sizes = sizes
         self._order = order
         self._there = AlreadyCommitted(order.splits)
         self._predecessors: dict[ChunkKey, Entry] = {}
@@ -156,13 +158,13 @@ class TaskShipment:
         if self._order.quarantine is None:
             shipment.refuse(found.rejected)
         for chunk in shipment.missing(found):
-            lane = None if chunk.sequence is None else chunk.sequence % self._order.lanes
+            lane = None if chunk.sequence is None else chunk.sequence % self._order.tuning.lanes
             self._transactions.setdefault(lane, _Transaction()).add(chunk)
             now = runtime.monotonic()
             self._receipt.split(part.split).seconds += now - self._busy_since
             self._busy_since = now
         for lane, transaction in list(self._transactions.items()):
-            if transaction.bytes >= self._order.chunk_size_bytes:
+            if transaction.bytes >= self._sizes.tuning.chunk_bytes:
                 self._submit(self._transactions.pop(lane).chunks)
 
     def finish(self) -> None:

@@ -44,6 +44,7 @@ from shipper.worker.pool import LanePool
 from shipper.worker.rate import RateLimit
 from shipper.worker.receipt import MOST_NAMED, Receipt, seal_error
 from shipper.worker.shipment import TaskShipment
+from shipper.worker.tuning import Following
 
 log = logging.getLogger("shipper.task")
 
@@ -121,10 +122,14 @@ def ship_task(
         max_topics=order.max_topics,
         seconds=common.deadline_seconds,
     )
-    shipment = TaskShipment(order, fitting, receipt, submit=lanes.submit, at_commit=lanes.at_commit)
+    sizes = lanes.sizes
+    shipment = TaskShipment(
+        order, fitting, receipt, submit=lanes.submit, at_commit=lanes.at_commit, sizes=sizes
+    )
     try:
-        depth = max(1, min(_MOST_PREFETCHED, _MOST_PREFETCHED_BYTES // order.slice_bytes))
-        with Prefetch(split_slices(batches, order.slice_bytes, order.splits), depth) as slices:
+        cut = split_slices(batches, lambda: sizes.tuning.slice_bytes, order.splits)
+        depth = max(1, min(_MOST_PREFETCHED, _MOST_PREFETCHED_BYTES // sizes.tuning.slice_bytes))
+        with Prefetch(cut, depth) as slices:
             shipment.begin(lanes.open())
             for part in slices:
                 shipment.ship(part)
@@ -255,9 +260,12 @@ class TaskLanes:
         )
         ids = [
             transactional_id(order.pipeline, order.cluster, receipt.task, lane)
-            for lane in range(order.lanes)
+            for lane in range(order.tuning.lanes)
         ]
-        self.pool = LanePool(options, ids, self._settle, self._count_delivered, right=self._right)
+        self.sizes = Following(order.tuning, order.sizing)
+        self.pool = LanePool(
+            options, ids, self._settle, self._count_delivered, right=self._right, sizes=self.sizes
+        )
         self._done = runtime.Event()
         self._sampler = runtime.Thread(target=self._sample, name="samples", daemon=True)
 
@@ -353,6 +361,7 @@ class TaskLanes:
             receipt.possible_duplicates += sum(work.retried_records for work in receipt.lanes)
             receipt.doubtful += [label for work in receipt.lanes for label in work.retried]
         receipt.wire_bytes = pool.sent().wire_bytes
+        receipt.ack_seconds = self.sizes.ack_seconds
         receipt.throttled_seconds = pool.rate.throttled_seconds
         receipt.last_at = runtime.time()
 

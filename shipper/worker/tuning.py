@@ -10,6 +10,9 @@ work where a link is full (measured: 1.8 s instead of 1.15 s for 4 batches over 
 
     lanes × transaction  ≥  rate × (2 round trips + (r + 2) acknowledgements) × 1.5
 
+Where there cannot be as many lanes, transactions become larger: the waits for the ledger's record
+and the commit then count for more bytes.
+
 A transaction of some batches goes to as many partitions at once where the topic has them: at 400 ms
 that sent 1.5 times as much as the same lanes with one batch after the other, and as much as three
 times as many lanes of one batch, with a third of the connections (docs/understand/sizing.md).
@@ -21,7 +24,8 @@ Figures that are not arithmetic were measured on two cores with 137-byte log lin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 
 from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
 
@@ -32,12 +36,20 @@ SHORT_LINK_SECONDS, SHORT_ACK_SECONDS = 0.010, 0.025
 SHORT_BATCH_BYTES, SHORT_CHUNK_BYTES, SHORT_LANES = 500_000, 16_000_000, 2
 LONG_BATCH_BYTES = 2_000_000
 _BATCHES_PER_TRANSACTION = 3
+#: Rounds of a transaction that makes up for lanes that there are not: it stays short beside the
+#: transaction's timeout, also where each acknowledgement takes 2 s.
+_MOST_ROUNDS = 8
+#: Sizes follow the delay within a run when it has become so many times longer, and the reader
+#: waited for a lane for such a share of the time (otherwise more in flight does not help); or when
+#: it has become so many times shorter, which only spares the processor.
+_SLOWER, _WAITED_SHARE, _FASTER = 2.0, 0.2, 4.0
+#: Waits for acknowledgements that tell the delay, and how many are enough.
+_WAITS, _LEAST_WAITS = 32, 8
 _WORK = 1.5
 #: Most that a task (one core) produces, uncompressed, so more need not be in flight.
 _TASK_BYTES_PER_SECOND = 80_000_000
 #: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
 _RATIO_MARGIN = 0.6
-_MOST_LANES = 128
 #: What a window seems to unpack to may be half of what it does.
 _MORE_THAN_IT_SEEMS = 2
 #: Smallest transaction under a cap. Less would cost more than the records themselves.
@@ -94,6 +106,8 @@ class Tuning:
     """Bytes of a transaction."""
     side_by_side: int = 1
     """Batches in flight at a time in a lane."""
+    keyed: bool = False
+    """Keys spread the records of each slice over the partitions."""
     why: str = ""
     """One paragraph for people."""
 
@@ -103,8 +117,11 @@ class Tuning:
 
     @property
     def slice_bytes(self) -> int:
-        """Bytes of the slices of which a transaction is made: each goes to one partition."""
-        return self.batch_bytes if self.side_by_side > 1 else self.chunk_bytes
+        """Bytes of the slices of which a transaction is made: each goes to one partition, unless
+        its records have keys."""
+        if self.keyed:
+            return self.chunk_bytes
+        return max(self.batch_bytes, math.ceil(self.chunk_bytes / self.side_by_side))
 
 
 @dataclass(frozen=True)
@@ -122,6 +139,9 @@ class Sizing:
     chunk_bytes: int | None = None
     bytes_to_send: int = 0
     """Bytes of all tasks, uncompressed, as far as known; 0: unknown."""
+    keyed: bool = False
+    most_lanes: int = 128
+    """Lanes that there can be: in a run, those that were announced and opened."""
 
     def with_ack(self, seconds: float | None) -> Sizing:
         """Return the same with another delay of acknowledgements."""
@@ -150,14 +170,16 @@ class Sizing:
             batch, SHORT_CHUNK_BYTES if link.is_short else _BATCHES_PER_TRANSACTION * batch
         )
         chunk = self.chunk_bytes or max(batch, min(chunk, most))
-        lanes = self.lanes or max(
-            1, min(_lanes(link, rate, batch, chunk), self.memory_bytes // chunk)
-        )
-        if not self.chunk_bytes and lanes * chunk > self.memory_bytes:
-            chunk = max(batch, self.memory_bytes // lanes)
+        needed = _lanes(link, rate, batch, chunk)
+        lanes = self.lanes or max(1, min(needed, self.most_lanes, self.memory_bytes // chunk))
+        if not self.chunk_bytes:
+            if lanes < needed and not (link.is_short or link.cap_bytes_per_second):
+                chunk = max(chunk, _MOST_ROUNDS * link.side_by_side * batch)
+            if lanes * chunk > self.memory_bytes:
+                chunk = max(batch, self.memory_bytes // lanes)
         if self.bytes_to_send and not link.cap_bytes_per_second:
             lanes, chunk = self._divided(lanes, batch, chunk)
-        found = Tuning(lanes, batch, chunk, link.side_by_side)
+        found = Tuning(lanes, batch, chunk, link.side_by_side, self.keyed)
         return replace(found, why=_why(link, tasks, rate, found))
 
     def _divided(self, lanes: int, batch: int, chunk: int) -> tuple[int, int]:
@@ -171,12 +193,52 @@ class Sizing:
         batches = math.ceil(share / (lanes * rounds * batch))
         chunk = self.chunk_bytes or min(largest, batches * batch)
         most_chunks = math.ceil(_MORE_THAN_IT_SEEMS * share / chunk)
-        return self.lanes or max(SHORT_LANES, min(lanes, most_chunks)), chunk
+        return self.lanes or max(min(SHORT_LANES, lanes), min(lanes, most_chunks)), chunk
+
+
+@dataclass
+class Following:
+    """Sizes of a task's lanes, which follow the delay that the lanes meet.
+
+    The protocol knows nothing of it: the lanes that a run may ever use were announced before it
+    began, and a takeover fences all of them. Of these fewer may be used, and what is in flight in
+    each may change."""
+
+    tuning: Tuning
+    sizing: Sizing | None = None
+    """What the sizes are computed from; None: they stay."""
+    _waits: deque[float] = field(default_factory=lambda: deque(maxlen=_WAITS))
+
+    def note(self, seconds: float) -> None:
+        """Note how long a lane waited for an acknowledgement. Any thread may call."""
+        self._waits.append(seconds)
+
+    @property
+    def ack_seconds(self) -> float:
+        """Delay of acknowledgements: the lower quartile of the latest waits, which have least of
+        the work on both sides in them, and nothing of the few that take far longer than the others.
+        0: too few are known."""
+        waits = sorted(self._waits)
+        return waits[len(waits) // 4] if len(waits) >= _LEAST_WAITS else 0.0
+
+    def follow(self, waited_share: float) -> bool:
+        """Return True if the sizes have changed. ``waited_share``: share of the time since they
+        last changed in which the reader waited for a lane."""
+        found = self.ack_seconds
+        if self.sizing is None or self.sizing.link.cap_bytes_per_second or not found:
+            return False
+        sized = self.sizing.link.delay_seconds
+        grows = found > _SLOWER * sized and waited_share >= _WAITED_SHARE
+        if not grows and found * _FASTER > sized:
+            return False
+        self.sizing = self.sizing.with_ack(found)
+        before, self.tuning = self.tuning, self.sizing.tune()
+        return self.tuning != before
 
 
 def _lanes(link: LinkProfile, rate: float, batch: int, chunk: int) -> int:
     needed = rate * link.transaction_seconds(chunk / batch) * _WORK / chunk
-    return max(SHORT_LANES, min(_MOST_LANES, math.ceil(needed)))
+    return max(SHORT_LANES, math.ceil(needed))
 
 
 def _why(link: LinkProfile, tasks: int, rate: float, found: Tuning) -> str:

@@ -19,6 +19,7 @@ from shipper.worker.cut import split_slices
 from shipper.worker.order import LaneOptions, OrderedSplit, ShipOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.shipment import TaskShipment
+from shipper.worker.tuning import Following, Tuning
 
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 
@@ -28,7 +29,7 @@ def order_with(**changes: Any) -> ShipOrder:
     order = ShipOrder(
         pipeline="web", cluster="c", run_id="r", window="w", digest="d", generation=1, chunks_end=0,
         lane_options=LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
-        limits={}, lanes=1, chunk_size_bytes=1000, slice_bytes=1000, topics=("t",), splits={},
+        limits={}, tuning=Tuning(1, 1000, 1000), topics=("t",), splits={},
     )  # fmt: skip
     return replace(order, **changes)
 
@@ -38,8 +39,15 @@ def run_task(
 ) -> Receipt:
     """Ship the rows of a batch as one task."""
     receipt, limits = Receipt(0), RecordLimits("none", TopicLimits(order.limits))
-    task = TaskShipment(order, limits, receipt, submit=submit, at_commit=lambda value: value)
-    for part in split_slices(iter([batch]), order.slice_bytes, order.splits):
+    task = TaskShipment(
+        order,
+        limits,
+        receipt,
+        submit=submit,
+        at_commit=lambda value: value,
+        sizes=Following(order.tuning),
+    )
+    for part in split_slices(iter([batch]), lambda: order.tuning.slice_bytes, order.splits):
         task.ship(part)
     task.finish()
     return receipt

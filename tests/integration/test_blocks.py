@@ -52,7 +52,9 @@ def crossed(
     found = Crossed({}, {}, {})
     with reading(spark, pieces, limits, partition_bytes=10**9, ends=True) as read:
         batches = columns(read.frame).toArrow().to_batches()
-        for part in split_slices(iter(batches), slice_bytes, {piece.split for piece in pieces}):
+        for part in split_slices(
+            iter(batches), lambda: slice_bytes, {piece.split for piece in pieces}
+        ):
             mine = found.records.setdefault(part.split, [])
             assert part.first == len(mine)
             if part.rows:

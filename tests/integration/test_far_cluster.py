@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from shipper.kafka.client import ClusterClient
 from shipper.report.phases import Phases
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
+from shipper.worker.tuning import Following, Tuning
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered
 
@@ -53,27 +55,19 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer,
         yield kafka, link
 
 
-def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
-    tmp_path: Path,
-) -> None:
-    """As on object storage. Metadata alone would ask for two lanes and small batches."""
-    port, name, orders = free_port(), f"slow{os.getpid()}", list[ShipOrder]()
-
-    def tasks(
-        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-    ) -> tuple[list[Receipt], None]:
-        orders.append(order)
-        return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
-
+@contextmanager
+def slow_to_acknowledge(folder: Path, ack_ms: float) -> Iterator[tuple[Numbered, FaultProxy]]:
+    """Yield a ship to a broker that answers at once and acknowledges late, as on object storage."""
+    port, name = free_port(), f"slow{next(_unique)}-{os.getpid()}"
     with (
-        KafkaServer(tmp_path / "kafka", far_port=port) as kafka,
-        FaultProxy(kafka.far_listener, port, ack_ms=300),
+        KafkaServer(folder / "kafka", far_port=port) as kafka,
+        FaultProxy(kafka.far_listener, port, ack_ms=ack_ms) as link,
     ):
         numbered = Numbered(
             name,
             kafka.far_bootstrap,
             (name,),
-            str(tmp_path),
+            str(folder),
             files=(0, 1),
             splits=4,
             records=50_000,
@@ -84,16 +78,68 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
         ClusterClient(numbered.cluster).create_topics(
             {name: 16}, {"max.message.bytes": "10000000"}, replication_factor=1
         )
-        result = ship_numbered.ship(numbered, tasks)
+        yield numbered, link
         values = read_topic(kafka.bootstrap, name)
+    assert len(set(values)) == len(values) == 200_000
+
+
+def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
+    tmp_path: Path,
+) -> None:
+    """Metadata alone would ask for two lanes and small batches."""
+    orders = list[ShipOrder]()
+
+    def tasks(
+        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> tuple[list[Receipt], None]:
+        orders.append(order)
+        return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
+
+    with slow_to_acknowledge(tmp_path, 300) as (numbered, _):
+        result = ship_numbered.ship(numbered, tasks)
     [order] = orders
     assert result.rtt_ms is not None
     assert result.ack_ms is not None
     assert result.rtt_ms < 250 < 300 <= result.ack_ms
-    assert (order.lane_options.batch_bytes, order.lane_options.side_by_side) == (2_000_000, 3)
-    assert 12 <= order.lanes <= 26, "what memory allows, and what 80 MB/s need"
-    assert order.slice_bytes == 2_000_000
-    assert len(set(values)) == len(values) == result.delivered == 200_000
+    sizes = order.tuning
+    assert (sizes.batch_bytes, sizes.side_by_side) == (2_000_000, 3)
+    assert 12 <= sizes.lanes <= 26, "what memory allows, and what 80 MB/s need"
+    assert sizes.slice_bytes == 2_000_000
+    assert result.delivered == 200_000
+
+
+def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = list[Tuning]()
+    follow = Following.follow
+
+    def spy(self: Following, waited_share: float) -> bool:
+        if changed := follow(self, waited_share):
+            followed.append(self.tuning)
+        return changed
+
+    monkeypatch.setattr(Following, "follow", spy)
+    with slow_to_acknowledge(tmp_path, 0) as (numbered, link):
+
+        def tasks(
+            numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+        ) -> tuple[list[Receipt], None]:
+            assert order.sizing is not None
+            sizing = replace(order.sizing, link=replace(order.sizing.link, rtt_seconds=0.001))
+            near = sizing.with_ack(0.004)
+            order = replace(order, sizing=near, tuning=near.tune())
+            link.shape(ack_ms=300)
+            return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
+
+        numbered = replace(
+            numbered, delivery={**numbered.delivery, "chunk_size": "4MB", "lanes": 2}
+        )
+        result = ship_numbered.ship(numbered, tasks)
+    assert result.held_ack_ms is not None
+    assert result.held_ack_ms >= 300
+    assert [each.side_by_side for each in followed] == [3]
+    assert result.delivered == 200_000
 
 
 class Spans(Phases):

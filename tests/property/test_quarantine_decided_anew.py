@@ -19,6 +19,7 @@ from shipper.worker import shipment
 from shipper.worker.chunk import Chunk
 from shipper.worker.order import QuarantineOrder
 from shipper.worker.receipt import Receipt
+from shipper.worker.tuning import Tuning
 from tests.doubles.task import SPLIT, FilledTopics, order_with, run_task
 
 RULE, REASON = 0, 1
@@ -76,7 +77,7 @@ def run(
     )
     order = order_with(
         limits=dict.fromkeys(TOPICS, TopicLimit(limit + 2048)),
-        chunk_size_bytes=piece,
+        tuning=Tuning(1, 1000, piece),
         topics=TOPICS,
         splits={7: cluster.split()},
         rules=("rule",),

@@ -4,12 +4,15 @@ suffices."""
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.worker.tuning import LinkProfile, Sizing, Tuning
+from shipper.driver.preflight import Preflight
+from shipper.kafka.producer import LaneSettings
+from shipper.worker.tuning import Following, LinkProfile, Sizing, Tuning
 
 
 def tune(link: LinkProfile, tasks: int, memory_bytes: int, **more: int) -> Tuning:
@@ -142,3 +145,102 @@ def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
 def test_a_topic_that_takes_next_to_nothing_gets_a_batch_that_a_client_can_be_made_with() -> None:
     """Its records are refused one by one, and the topic is named."""
     assert tune(LinkProfile(0.001, 125e6, 7.0, 100), 2, 80_000_000).batch_bytes >= 1
+
+
+_NEAR = LinkProfile(0.002, 125e6, 7, 1_048_588, ack_seconds=0.004, partitions=16)
+
+
+def sized_for(ack_seconds: float) -> Preflight:
+    sizing = Sizing(replace(_NEAR, ack_seconds=ack_seconds), 2, 160_000_000)
+    return Preflight(LaneSettings({}, 1, "none", 1), sizing, sizing.tune(), {}, None)
+
+
+def following(ack_seconds: float) -> Following:
+    """Return the sizes of a run whose announcement took as long as its lease."""
+    ready = sized_for(ack_seconds).announced(ack_seconds)
+    return Following(ready.tuning, ready.sizing)
+
+
+def test_over_a_distance_as_much_is_in_flight_as_before_acknowledgements_were_measured() -> None:
+    """At 140 ms 20 lanes had one batch of 2 MB each in flight, in transactions of three that took
+    7 round trips; now 15 have three, in transactions that take 5."""
+    found = tune(LinkProfile(0.14, 125e6, 7, 1_048_588, ack_seconds=0.14, partitions=16), 2, 2**30)
+    assert (found.lanes, found.side_by_side, found.batch_bytes) == (15, 3, 2_000_000)
+    assert found.in_flight_bytes > 20 * 2_000_000
+    assert found.lanes * found.chunk_bytes / (5 * 0.14) >= 20 * 6_000_000 / (7 * 0.14)
+
+
+def test_one_slow_acknowledgement_of_the_lease_opens_no_more_lanes_than_a_near_cluster_needs() -> (
+    None
+):
+    ready = sized_for(0.45)
+    assert ready.tuning.lanes > 20, "these are announced, and fenced by the next run"
+    opened = ready.announced(0.004)
+    assert opened.tuning == sized_for(0.004).tuning
+    assert opened.sizing.most_lanes == opened.tuning.lanes == 2
+    assert opened.sizing.link.ack_seconds == 0.004
+
+
+def meet(sizes: Following, ack_seconds: float, waited_share: float = 1.0) -> bool:
+    """Let the lanes wait so long for half of the latest acknowledgements, and longer for the
+    others."""
+    for _ in range(16):
+        sizes.note(ack_seconds)
+        sizes.note(20 * ack_seconds)
+    return sizes.follow(waited_share)
+
+
+def test_acknowledgements_that_stay_as_they_were_change_nothing() -> None:
+    for ack in (0.004, 0.4):
+        sizes = following(ack)
+        before = sizes.tuning
+        assert not any(meet(sizes, ack * each) for each in (0.6, 1.0, 1.9, 1.2, 0.7))
+        assert sizes.tuning == before
+
+
+def test_acknowledgements_that_become_slower_put_more_in_flight_in_the_lanes_that_there_are() -> (
+    None
+):
+    sizes = following(0.004)
+    assert (sizes.tuning.lanes, sizes.tuning.in_flight_bytes) == (2, 1_000_000)
+    sizes.note(0.4)
+    assert not sizes.follow(1.0), "one wait is not enough"
+    assert not meet(sizes, 0.4, waited_share=0.1), "the processor limits"
+    assert meet(sizes, 0.4, waited_share=0.5)
+    slow = sizes.tuning
+    assert (slow.lanes, slow.batch_bytes, slow.side_by_side) == (2, 2_000_000, 3)
+    assert slow.slice_bytes * slow.side_by_side >= slow.chunk_bytes == 48_000_000
+    assert sizes.sizing is not None
+    assert sizes.sizing.link.transaction_seconds(slow.chunk_bytes / slow.batch_bytes) < 5
+    assert meet(sizes, 0.004, waited_share=0.0)
+    assert replace(sizes.tuning, why="") == replace(following(0.004).tuning, why="")
+
+
+def test_acknowledgements_that_become_faster_use_fewer_lanes_and_smaller_batches() -> None:
+    sizes = following(0.4)
+    announced = sizes.tuning.lanes
+    assert announced > 20
+    assert meet(sizes, 0.004, waited_share=0.0)
+    assert (sizes.tuning.lanes, sizes.tuning.batch_bytes) == (2, 500_000)
+    assert meet(sizes, 0.8)
+    assert sizes.tuning.lanes == announced, "never more than were announced"
+
+
+def test_acknowledgements_that_vary_do_not_make_the_sizes_oscillate() -> None:
+    """p50 250 ms, p99 1.5 s."""
+    for seed in range(20):
+        rng, sizes, changes = random.Random(seed), following(0.25), 0
+        for _ in range(200):
+            for _ in range(rng.randint(3, 10)):
+                sizes.note(rng.lognormvariate(math.log(0.25), 0.77))
+            changes += sizes.follow(0.5)
+        assert changes <= 2
+        assert sizes.sizing is not None
+        assert 0.06 <= sizes.sizing.link.ack_seconds <= 0.5
+
+
+def test_under_a_cap_and_where_nothing_is_measured_sizes_stay() -> None:
+    capped = Sizing(replace(_NEAR, cap_bytes_per_second=1_000_000, cap_seconds=30), 2, 160_000_000)
+    for sizes in (Following(capped.tune(), capped), Following(Tuning(2, 1000, 1000))):
+        assert not sizes.follow(1.0)
+        assert not meet(sizes, 2.0)

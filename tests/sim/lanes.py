@@ -22,6 +22,7 @@ from shipper.ledger.writing import lane_settings, patience_of
 from shipper.report.plan_result import PlannedFile
 from shipper.types import SplitId
 from shipper.worker.order import LaneOptions, OrderedSplit, ShipOrder
+from shipper.worker.tuning import Tuning
 from tests.sim import ships
 from tests.sim.engine import FilesEngine
 from tests.sim.ships import Wrong, shown
@@ -102,7 +103,7 @@ class LaneHistory(ships.History):
                 pipeline="sim", cluster="one", run_id=run.name, window="w", digest="d",
                 generation=taken.generation, chunks_end=taken.chunks_end,
                 lane_options=LaneOptions(settings, self._ledger_topic, CHUNKS, 30.0),
-                limits={}, lanes=run.lanes, chunk_size_bytes=_CHUNK_BYTES, slice_bytes=_CHUNK_BYTES,
+                limits={}, tuning=Tuning(run.lanes, settings.batch_size_bytes, _CHUNK_BYTES),
                 topics=ships.TOPICS, splits=splits, tasks=run.tasks,
             )  # fmt: skip
             engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))

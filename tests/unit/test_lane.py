@@ -20,6 +20,7 @@ from shipper.worker.chunk import Chunk
 from shipper.worker.lane import Lane
 from shipper.worker.order import LaneOptions
 from shipper.worker.rate import BrokerRate
+from shipper.worker.tuning import Following, Tuning
 from shipper.worker.wire_size import WireSize
 
 LEDGER = "ledger"
@@ -140,6 +141,7 @@ class OneTransaction:
             LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30
         )
         self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
+        self.sizes = Following(Tuning(1, 1000, 1000))
         self.rate = BrokerRate(None)
         self.wire_size = WireSize("none")
         self.resolve_outcome = lambda: Decided(set(broker.ledger))

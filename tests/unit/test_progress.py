@@ -44,9 +44,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
-    return order_with(
-        generation=3, lanes=2, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate
-    )
+    return order_with(generation=3, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate)
 
 
 class Clock:

@@ -45,7 +45,7 @@ def batch(*rows):
 def cut(*batches, size=1000):
     return [
         (p.split, p.first, p.rows, p.marked, p.broken, p.ends_split)
-        for p in split_slices(iter(batches), size, SPLITS)
+        for p in split_slices(iter(batches), lambda: size, SPLITS)
     ]
 
 

@@ -22,6 +22,7 @@ from shipper.types import Decided
 from shipper.worker.chunk import Chunk
 from shipper.worker.order import LaneOptions
 from shipper.worker.pool import LanePool
+from shipper.worker.tuning import Following, Tuning
 
 LEDGER_TOPIC = "bench-ledger"
 BATCH_BYTES = 1_000_000
@@ -71,13 +72,12 @@ def measure(job: LaneJob) -> LaneAnswer:
         transaction_timeout_ms=60_000,
     )
     limits = TopicLimits({job.topic: TopicLimit(DEFAULT_LIMIT_BYTES)})
-    options = LaneOptions(
-        settings, LEDGER_TOPIC, 0, _DEADLINE_SECONDS, limits=limits, batch_bytes=BATCH_BYTES
-    )
+    options = LaneOptions(settings, LEDGER_TOPIC, 0, _DEADLINE_SECONDS, limits=limits)
     with LanePool(
         options,
         [f"bench.{lane}" for lane in range(job.lanes)],
         resolve_outcome=lambda: Decided(set()),
+        sizes=Following(Tuning(job.lanes, BATCH_BYTES, size_bytes)),
     ) as pool:
         began = time.monotonic()
         pool.open([job.topic])
