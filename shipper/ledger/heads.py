@@ -11,6 +11,7 @@ import struct
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import xxhash
 
@@ -82,5 +83,8 @@ class Heads:
     def may_be_in(self, index: bytes) -> bool:
         """Return True if records with this index may have one of the heads. ``index``: by
         :func:`index_of`."""
-        wanted = set(map(_indexed, self.wanted))
-        return any(each in wanted for each in _ENTRY.iter_unpack(index))
+        return not self._indexed.isdisjoint(_ENTRY.iter_unpack(index))
+
+    @cached_property
+    def _indexed(self) -> frozenset[tuple[int, int]]:
+        return frozenset(map(_indexed, self.wanted))
