@@ -273,7 +273,7 @@ class _Validated:
     faults: list[ConfigFault]
     warnings: list[str]
     pipelines: list[str]
-    """Those that are right; ``clusters`` too."""
+    """Names of the pipelines that are right; so are ``clusters``."""
     clusters: list[str]
     sql_checked: bool
     not_checked: str | None

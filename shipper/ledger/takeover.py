@@ -317,7 +317,7 @@ class SoleRun(NamedTuple):
 
     generation: int
     settings: LaneSettings
-    """Of its lane."""
+    """Settings of its lane."""
 
 
 @contextmanager

@@ -112,7 +112,7 @@ class Host(NamedTuple):
     """The Airflow that serves the page."""
 
     root: str = "/"
-    """Where Airflow's own pages begin."""
+    """Address below which Airflow's own pages are."""
     scheduler: Scheduler | None = None
 
 
