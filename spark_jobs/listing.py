@@ -142,7 +142,7 @@ def _unpacked(
         files.append(
             ListedFile(FileId(path, size, modified_ms), uri, paths[found.number()], is_open, etag)
         )
-    wanted_files = sum(
+    too_many = len(files) > most and most < sum(
         any(fnmatch.fnmatchcase(file.name, glob) for glob in include) for file in files
     )
     problems, silence = dict[str, str](), ""
@@ -159,7 +159,7 @@ def _unpacked(
                 FileId(first, 0, now_ms), "", under, left=code, count=count, more=tuple(more)
             )
         )
-    return Listed(files, too_many=wanted_files > most, problems=problems), silence
+    return Listed(files, too_many=too_many, problems=problems), silence
 
 
 def _why(hadoop: Hadoop, error: Exception) -> str:

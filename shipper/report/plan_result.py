@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
@@ -35,8 +36,9 @@ class KnownFile(Result):
     modified_ms: int
     """Milliseconds since the epoch, as the file system says."""
 
-    @property
+    @cached_property
     def id(self) -> FileId:
+        """Identity; asked some ten times of each file of a plan."""
         return FileId(self.path, self.size_bytes, self.modified_ms)
 
 
@@ -84,7 +86,7 @@ class PlannedFile(KnownFile):
     head: str = ""
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
     under another name. Empty: not read."""
-    beginnings: list[Beginning] = []
+    beginnings: list[Beginning] = Field(default_factory=list)
     """Sums of first bytes of its content, which were compared with files that begin alike."""
     begins: Annotated[int, Field(exclude=True)] = 0
     """Bytes of its content that were delivered as another file's, as a ship decides: its own splits
