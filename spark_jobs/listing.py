@@ -342,10 +342,8 @@ def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> str:
     line. A file that cannot be read is left out. Return why none could be read; empty if one
     could, or none has bytes."""
     source, codec, files = pipeline.source, pipeline.delivery.compression, plan.files
-    chosen = [
-        PlannedFile(**vars(file))
-        for file in files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES]
-    ]
+    step = max(1, len(files) // _SAMPLE_FILES)
+    chosen = [file.model_copy() for file in files[::step][:_SAMPLE_FILES]]
     look_at(hadoop, chosen, source)
     heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES, source)
     found = [head for head in heads if isinstance(head, bytes)]
