@@ -3,8 +3,8 @@ terminal.
 
 Every step is an argument of the same entry point, ``python -m spark_jobs``. Airflow passes one step
 per task, ``shipper run`` all of them, so that both run the same code. The Spark side may live in an
-environment of its own (``runner.python``, ``runner.spark_submit``). :class:`JobOptions` is the one
-list of the entry point's options.
+environment of its own (``runner.python``, ``runner.spark_submit``). What a run is asked for
+(:class:`shipper.request.RunRequest`) goes there as a file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from shipper import job_environment, runtime
 from shipper.config import resolve_uri
@@ -32,11 +33,9 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.runner import Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
+from shipper.request import RunRequest, apply_request
 from shipper.s3a import s3a_jars
 from shipper.stopping import Stopped, child_environment
-
-if TYPE_CHECKING:
-    import argparse
 
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
@@ -50,9 +49,6 @@ SAMPLES = "samples"
 _UNPACKED = "environment"
 PLAN, GATE_SOURCE, SHIP = "plan", "gate_source", "ship"
 GATE_DELIVERY, REPORT = "gate_delivery", "report"
-#: Name by which a run opens a delivery gate of its window that closed in an earlier run, among the
-#: checks that it may skip.
-CLOSED_GATE = "closed_delivery_gate"
 #: Pseudo-step: shows what lines would become.
 PREVIEW = "preview"
 _MASTER_SECONDS = 5.0
@@ -72,103 +68,29 @@ def step_names(clusters: Sequence[str]) -> list[str]:
     return [PLAN, GATE_SOURCE, *per_cluster, REPORT]
 
 
-def _option(default: Any, help: str) -> Any:
-    return field(default=default, metadata={"help": help})
+def steps_of(pipeline: Pipeline, request: RunRequest) -> tuple[str, ...]:
+    """Return the steps of a run of the whole pipeline with this request, in order."""
+    shipped, _ = apply_request(pipeline, request)
+    return (PLAN, REPORT) if request.plan_only else tuple(step_names(shipped.clusters))
 
 
-def help_of(option: str) -> str:
-    """Return the help of an option of :class:`JobOptions`, for the command line and for Airflow's
-    form."""
-    told = {each.name: each.metadata["help"] for each in fields(JobOptions)}[option]
-    return f"{told[0].upper()}{told[1:]}."
-
-
-@dataclass(kw_only=True)
-class JobOptions:
-    """Options of a run, besides its pipeline, window, id and steps. ``reship_id`` is told as
-    ``--reship-id``."""
-
-    runs_uri: str | None = _option(None, "in place of the pipeline's runs_uri")
-    reship: bool = _option(False, "send files again that are delivered already")
-    reship_id: str | None = _option(
-        None,
-        ("id of the reship: a run with the same id continues that reship; by default the run's id"),
-    )
-    reship_reason: str | None = _option(None, "reason, for the ledger and the report")
-    scheduled: bool = _option(False, "a scheduled run: also ship late files of earlier windows")
-    new_ledger: bool = _option(False, "continue although the ledger is gone or was recreated")
-    source_only: bool = _option(
-        False, "plan without asking a cluster: all files count as not shipped"
-    )
-    files: str | None = _option(
-        None, "these files instead of the window's, as a JSON list of paths and URIs"
-    )
-    replay: str | None = _option(None, "the replay, as JSON (shipper.config.replay)")
-    lines: str | None = _option(None, "number of lines that preview shows")
-    to_clusters: tuple[str, ...] = _option(
-        (),
-        "ship only to these clusters of the pipeline. The others get nothing from this run, and "
-        "their missing records stay missing",
-    )
-    rate_limit: str | None = _option(
-        None,
-        "limit in bytes per second on the wire to each cluster in this run, such as 5MB/s. The "
-        "pipeline's and the cluster's limits hold, too",
-    )
-    skip_checks: tuple[str, ...] = _option(
-        (),
-        "skip these checks of the source gate in this run. Needs a reason. "
-        f"`{CLOSED_GATE}` opens a delivery gate of the window that closed in an earlier run. Other "
-        "checks of the delivery gate are never skipped",
-    )
-    skip_reason: str | None = _option(None, "reason for skipping checks, for the report")
-    plan_only: bool = _option(
-        False,
-        "a dry run: plan, and report what would be shipped to which cluster. Nothing is sent, "
-        "and the window does not count as shipped",
-    )
-    log_url: str | None = _option(None, "address of the run's log, for the report")
-    brief: bool = _option(False, "leave the closing lines to the process that started this one")
-
-    def __post_init__(self) -> None:
-        """Take lists, as JSON and a command line give them, for tuples."""
-        for each in fields(JobOptions):
-            if isinstance(value := getattr(self, each.name), list):
-                setattr(self, each.name, tuple(value))
-
-    def words(self) -> list[str]:
-        """Return the options as arguments of ``python -m spark_jobs``."""
-        told: list[str] = []
-        for each in fields(JobOptions):
-            value = getattr(self, each.name)
-            if value is True:
-                told.append(_flag(each))
-            else:
-                values = value if isinstance(value, tuple) else (value,) if value else ()
-                told += (f"{_flag(each)}={one}" for one in values)
-        return told
-
-    @staticmethod
-    def add_to(parser: argparse.ArgumentParser) -> None:
-        """Add the options to a parser, so that its result has the options' names."""
-        actions = {False: "store_true", (): "append", None: "store"}
-        for each in fields(JobOptions):
-            action = actions[each.default]
-            parser.add_argument(_flag(each), action=action, help=each.metadata["help"])
-
-    @staticmethod
-    def parsed(arguments: argparse.Namespace) -> dict[str, Any]:
-        """Return the options' names and values."""
-        given = {each.name: getattr(arguments, each.name) for each in fields(JobOptions)}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-def _flag(option: Field[Any]) -> str:
-    return "--" + option.name.replace("_", "-")
+def why_skipped(step: str, request: RunRequest) -> str | None:
+    """Return why a run with this request skips the step; None: it does not."""
+    name, _, cluster = step.partition(":")
+    if name in (PLAN, REPORT):
+        return None
+    if request.plan_only:
+        return "a dry run was asked for (`plan_only`): the run plans and reports, and sends nothing"
+    if cluster and request.clusters and cluster not in request.clusters:
+        return (
+            f"this run ships only to {', '.join(request.clusters)} (`clusters`): {cluster} gets "
+            "nothing from it"
+        )
+    return None
 
 
 @dataclass
-class Job(JobOptions):
+class Job:
     """Some steps of one run of one pipeline."""
 
     pipeline: Pipeline
@@ -177,11 +99,15 @@ class Job(JobOptions):
     window_end: dt.datetime
     run_id: str
     steps: tuple[str, ...]
+    request: RunRequest = field(default_factory=RunRequest)
+    _file: IO[str] | None = field(default=None, init=False, repr=False)
+    """The request, for the process that runs the steps. It lies there for as long as the job is
+    referred to."""
 
     @property
     def results_uri(self) -> str:
         """The folder of the run's pipeline's folder, resolved."""
-        return self.runs_uri or resolve_uri(self.config_dir, self.pipeline.runs_uri)
+        return self.request.results_uri(resolve_uri(self.config_dir, self.pipeline.runs_uri))
 
     def environment(self, given: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the environment of the process that runs the steps: what every job needs, and what
@@ -199,12 +125,18 @@ class Job(JobOptions):
         )
 
     def command(self) -> list[str]:
-        """Return the argv of the process that runs the steps. Holds no secret: those are read from
-        the config by the job itself."""
+        """Return the argv of the process that runs the steps. Neither it nor the request's file
+        holds a secret: those are read from the config by the job itself."""
         runner = self.pipeline.runner
         window = f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"
         arguments = ["--config", str(self.config_dir), "--pipeline", self.pipeline.name]
-        arguments += ["--run-id", self.run_id, "--window", window, *self.words(), *self.steps]
+        arguments += ["--run-id", self.run_id, "--window", window]
+        if self.request != RunRequest():
+            self._file = tempfile.NamedTemporaryFile("w", prefix="shipper-request-")  # noqa: SIM115
+            self._file.write(self.request.model_dump_json(exclude_defaults=True))
+            self._file.flush()
+            arguments += ["--request", self._file.name]
+        arguments += self.steps
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
         main = Path(__file__).resolve().parents[1] / "spark_jobs" / "__main__.py"

@@ -1,5 +1,5 @@
 """The entry point of the Spark side: ``python -m spark_jobs --pipeline P --window START/END
---run-id R STEP…``.
+--run-id R [--request FILE] STEP…``.
 
 Started by Airflow with one step per task, and by ``shipper run`` with all of them (see
 shipper.runner). ``check`` in place of the steps analyses the SQL of all pipelines and prints the
@@ -17,19 +17,21 @@ import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from shipper import job_environment
-from shipper.asked import apply_options, contradiction, for_results
 from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import Replay, replayed
+from shipper.config.replay import replayed
 from shipper.driver.clusters import Clusters
 from shipper.driver.kerberos import refuse_executors_without_login
 from shipper.errors import JarsUnavailable, JavaUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, collect_garbage_less_often
 from shipper.report.phases import STARTING_PYTHON
+from shipper.request import RunRequest, apply_request, contradiction
 from shipper.runner import (
     GATE_SOURCE,
     GRACE_SECONDS,
@@ -38,7 +40,6 @@ from shipper.runner import (
     REPORT,
     SAMPLES,
     SHIP,
-    JobOptions,
     why_no_pyspark,
 )
 from shipper.stopping import Stopped, raise_when_stopped
@@ -68,7 +69,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--pipeline", help="name of the pipeline")
     parser.add_argument("--window", help="START/END, ISO 8601, UTC unless it says otherwise")
     parser.add_argument("--run-id", help="names the folder for results, and the run in the ledger")
-    JobOptions.add_to(parser)
+    parser.add_argument(
+        "--request", type=Path, help="file with what the run is asked for (shipper.request), JSON"
+    )
     parser.add_argument(
         "steps",
         nargs="+",
@@ -125,18 +128,15 @@ def _set_up_logging() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    whole, asked = (
-        load_pipeline(arguments.config, arguments.pipeline),
-        JobOptions(**JobOptions.parsed(arguments)),
-    )
+    whole, asked = load_pipeline(arguments.config, arguments.pipeline), _request(arguments.request)
     schedule = whole.schedule
     if asked.replay:
-        whole = replayed(whole, Replay.model_validate_json(asked.replay))
+        whole = replayed(whole, asked.replay)
     if fault := contradiction(asked, whole):
         raise UsageError(f"{fault}. Nothing was sent.")
-    pipeline = apply_options(whole, asked)
+    pipeline, asked = apply_request(whole, asked)
     window = parse_window(arguments.window)
-    clusters = Clusters(arguments.config, () if arguments.source_only else pipeline.clusters)
+    clusters = Clusters(arguments.config, () if asked.source_only else pipeline.clusters)
     job_environment.forget(
         [
             *(found.name for found in references(arguments.config, arguments.pipeline)),
@@ -155,7 +155,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from shipper.report.run_folder import RunFolder
     from spark_jobs.engine import SparkEngine
 
-    runs_uri = resolve_uri(arguments.config, arguments.runs_uri or pipeline.runs_uri)
+    runs_uri = asked.results_uri(resolve_uri(arguments.config, pipeline.runs_uri))
     judges = GATE_SOURCE in steps and not all(map(is_count, pipeline.gates.source))
     engine = SparkEngine(pipeline, judges=judges, ships=SHIP in steps)
     context = RunContext(
@@ -165,10 +165,9 @@ def _run(arguments: argparse.Namespace) -> int:
         window=window,
         folder=RunFolder(runs_uri, pipeline.key, window.start, window.end, arguments.run_id),
         engine=engine,
-        asked=for_results(whole, asked),
+        request=asked,
         schedule=schedule,
         ships=SHIP in steps,
-        **JobOptions.parsed(arguments),
     )
     context.folder.make()
     context.phases.add(STARTING_PYTHON, age_seconds())
@@ -184,6 +183,16 @@ def _run(arguments: argparse.Namespace) -> int:
         raise
     finally:
         engine.stop()
+
+
+def _request(file: Path | None) -> RunRequest:
+    try:
+        return RunRequest.model_validate_json(file.read_bytes()) if file else RunRequest()
+    except (OSError, ValidationError) as error:
+        raise UsageError(
+            f"the run's request {file} cannot be read: {error}. Nothing was sent. The process that "
+            "starts this one must run the same version of shipper."
+        ) from error
 
 
 def check_sql(config_dir: Path, only: str | None = None) -> int:

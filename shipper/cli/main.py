@@ -28,7 +28,6 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from shipper import runner, runtime
-from shipper.asked import steps_of
 from shipper.cli.against import Change, changes
 from shipper.cli.console import (
     NEEDS_A_LOOK,
@@ -43,22 +42,7 @@ from shipper.cli.console import (
     refuse_retired,
 )
 from shipper.cli.lint import check_notifiers, source_warnings
-from shipper.cli.run_options import (
-    Last,
-    MetricsPath,
-    NewLedger,
-    OfClusters,
-    PlanOnly,
-    RateLimit,
-    Reship,
-    ReshipReason,
-    Scheduled,
-    SkipChecks,
-    SkipReason,
-    WindowText,
-    answered,
-    new_job,
-)
+from shipper.cli.run_options import Last, MetricsPath, WindowText, answered, asks, new_job
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.cli.usage import usage_text
 from shipper.config import (
@@ -81,6 +65,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult
 from shipper.report.run_view import run_view
 from shipper.report.schema import schema_texts
+from shipper.request import FORM, RunRequest
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, replace_unencodable_characters
 from shipper.whole_files import output_file
@@ -429,28 +414,22 @@ def schema(
     epilog="Example: `shipper plan web_access --window 2026-11-01T06:00/2026-11-01T07:00` · "
     "`shipper plan web_access --last`"
 )
+@asks("scheduled", "reship", "new_ledger")
 def plan(
     pipeline: PipelineName,
     window: WindowText = None,
     last: Last = False,
     config: Config = Path("config"),
-    scheduled: Scheduled = False,
-    reship: Reship = False,
-    new_ledger: NewLedger = False,
+    *,
+    request: RunRequest,
     as_json: Json = False,
 ) -> None:
     """Show what a run of the window would ship, and what each cluster holds already. Sends
     nothing."""
     with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
-        reason = "a plan alone" if reship else None
-        told = {
-            "reship": reship,
-            "reship_reason": reason,
-            "scheduled": scheduled,
-            "new_ledger": new_ledger,
-            "runs_uri": folder,
-        }
-        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), last=last, **told)
+        reason = "a plan alone" if request.reship else None
+        told = request.model_copy(update={"reship_reason": reason, "runs_uri": folder})
+        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), told, last=last)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.PLAN, PlanResult)
     if result is None:
@@ -488,9 +467,8 @@ def gates(
     """
     with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
         steps = (runner.PLAN, runner.GATE_SOURCE)
-        job, run_folder = new_job(
-            pipeline, window, config, steps, last=last, runs_uri=folder, source_only=True
-        )
+        request = RunRequest(runs_uri=folder, source_only=True)
+        job, run_folder = new_job(pipeline, window, config, steps, request, last=last)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = run_folder.find(runner.GATE_SOURCE, GateResult)
         if result is None:
@@ -508,43 +486,21 @@ def gates(
     epilog="Example: `shipper run web_access --window 2026-11-01T06:00/2026-11-01T07:00`; again: "
     "0 sent"
 )
+@asks("scheduled", *FORM)
 def run(
     pipeline: PipelineName,
     window: WindowText = None,
     last: Last = False,
     config: Config = Path("config"),
-    scheduled: Scheduled = False,
-    reship: Reship = False,
-    reason: ReshipReason = None,
-    new_ledger: NewLedger = False,
-    cluster: OfClusters = None,
-    rate_limit: RateLimit = None,
-    skip_check: SkipChecks = None,
-    skip_reason: SkipReason = None,
-    plan_only: PlanOnly = False,
+    *,
+    request: RunRequest,
     metrics_file: MetricsPath = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Plan, gate, ship, gate again and report: the steps of the DAG, by the same code, without
     Airflow. --json prints report.json."""
-    job, folder = new_job(
-        pipeline,
-        window,
-        config,
-        (),
-        last=last,
-        reship=reship,
-        scheduled=scheduled,
-        reship_reason=reason,
-        new_ledger=new_ledger,
-        to_clusters=tuple(cluster or ()),
-        rate_limit=rate_limit,
-        skip_checks=tuple(skip_check or ()),
-        skip_reason=skip_reason,
-        plan_only=plan_only,
-    )
-    job.steps = tuple(steps_of(job.pipeline, job))
+    job, folder = new_job(pipeline, window, config, (), request, last=last)
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, job.pipeline, err)
     code, result = run_to_report(job, folder, as_json=as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import sys
 import tempfile
 from collections import Counter
@@ -24,6 +23,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.preview import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.tested import moment
+from shipper.request import RunRequest
 from shipper.windows.window import Window
 
 EPILOG = (
@@ -98,11 +98,13 @@ def preview(
             about.end,
             runner.new_run_id(),
             (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW),
-            runs_uri=folder,
-            source_only=True,
-            brief=True,
-            lines=str(lines),
-            files=json.dumps(named_files(config, file)) if file else None,
+            RunRequest(
+                runs_uri=folder,
+                source_only=True,
+                brief=True,
+                lines=lines,
+                files=tuple(named_files(config, file)) if file else (),
+            ),
         )
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         result = _result(RunFolder(folder, spec.key, about.start, about.end, job.run_id), job, code)

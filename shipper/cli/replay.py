@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from shipper.config.units import parse_rate
 from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.windows.expression import FORMS
 from shipper.windows.window import Window, parse_moment
 
@@ -127,9 +127,7 @@ def replay(
         wanted.window_end,
         runner.new_run_id(),
         tuple(runner.step_names(tuple(derived.clusters))),
-        replay=wanted.model_dump_json(),
-        files=json.dumps(wanted.files) if wanted.files else None,
-        brief=True,
+        RunRequest(replay=wanted, files=wanted.files, brief=True),
     )
     folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
     err.say(f"replay {wanted.id}")

@@ -1,80 +1,41 @@
-"""Options of `shipper run` for one run, as in :class:`shipper.runner.JobOptions`; and the job with
-these options."""
+"""Options of commands that make a run: those of its request (:mod:`shipper.request`), and its
+window; and the job with these options."""
 
 from __future__ import annotations
 
 import datetime as dt
+import functools
+import inspect
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 import click
 import typer
+from pydantic.fields import FieldInfo
 
 from shipper import runner, runtime
-from shipper.asked import (
-    LEAVE,
-    SHIP_ANYWAY,
-    SKIP_FAILED,
-    contradiction,
-    dry_runs_uri,
-    failed_checks,
-    question,
-    skips_for,
-)
 from shipper.cli.console import err
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError, WindowError
+from shipper.gate_question import (
+    LEAVE,
+    SHIP_ANYWAY,
+    SKIP_FAILED,
+    failed_checks,
+    question,
+    skips_for,
+)
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
-from shipper.runner import help_of
+from shipper.request import RunRequest, contradiction
 from shipper.windows.expression import FORMS, is_relative, parse_expression
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window, parse_window
-
-Scheduled = Annotated[
-    bool,
-    typer.Option(
-        "--scheduled",
-        help=(
-            "Act as a scheduled run: also ship late files of earlier windows (`source.lookback`)."
-        ),
-    ),
-]
-Reship = Annotated[
-    bool,
-    typer.Option(
-        "--reship",
-        help="Send every file of the window again, whole. Consumers will see duplicates. Needs "
-        "--reason.",
-    ),
-]
-NewLedger = Annotated[
-    bool,
-    typer.Option(
-        "--new-ledger",
-        help="Continue although the ledger is gone or was recreated: every file counts as not "
-        "shipped.",
-    ),
-]
-ReshipReason = Annotated[
-    str | None,
-    typer.Option("--reason", help="Reason for --reship: kept in the ledger and the report."),
-]
-OfClusters = Annotated[
-    list[str] | None,
-    typer.Option("--cluster", help=f"{help_of('to_clusters')} May be given several times."),
-]
-RateLimit = Annotated[str | None, typer.Option("--rate-limit", help=help_of("rate_limit"))]
-SkipChecks = Annotated[
-    list[str] | None,
-    typer.Option("--skip-check", help=f"{help_of('skip_checks')} May be given several times."),
-]
-SkipReason = Annotated[str | None, typer.Option("--skip-reason", help=help_of("skip_reason"))]
-PlanOnly = Annotated[bool, typer.Option("--plan-only", help=help_of("plan_only"))]
 
 MetricsPath = Annotated[
     Path | None,
@@ -106,15 +67,50 @@ Last = Annotated[
     ),
 ]
 
-#: Name in Airflow's form → name on this command line.
-_FLAGS = {
-    "`reship_reason`": "--reason",
-    "`reship`": "--reship",
-    "`skip_checks`": "--skip-check",
-    "`skip_reason`": "--skip-reason",
-    "`rate_limit`": "--rate-limit",
-    "`plan_only`": "--plan-only",
-}
+C = TypeVar("C", bound=Callable[..., None])
+
+
+def flag_of(field: str) -> str:
+    """Return the option that sets the field of a request."""
+    if field == "reship_reason":
+        return "--reason"
+    several = isinstance(RunRequest.model_fields[field].default, tuple)
+    return f"--{(field.removesuffix('s') if several else field).replace('_', '-')}"
+
+
+def asks(*fields: str) -> Callable[[C], C]:
+    """Return a decorator that gives a command, in place of its parameter ``request``, an option for
+    each field of a request."""
+
+    def decorated(command: C) -> C:
+        signature = inspect.signature(command, eval_str=True)
+        options = [_option(name, RunRequest.model_fields[name]) for name in fields]
+        own = [one for name, one in signature.parameters.items() if name != "request"]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            asked = {name: given.pop(name) for name in fields}
+            asked = {name: value for name, value in asked.items() if value is not None}
+            command(**given, request=RunRequest(**asked))
+
+        parameters = sorted([*options, *own], key=lambda each: each.kind)
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return cast(C, run)
+
+    return decorated
+
+
+def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+    kind, default, help = field.annotation, field.default, field.description or ""
+    if isinstance(default, tuple):
+        kind, default, help = list[str] | None, None, f"{help} May be given several times."
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, typer.Option(flag_of(name), help=help)],
+    )
 
 
 def asked_window(pipeline: Pipeline, text: str) -> Window:
@@ -159,36 +155,38 @@ def new_job(
     window: str | None,
     config: Path,
     steps: tuple[str, ...],
+    request: RunRequest,
     *,
     last: bool = False,
-    **told: Any,
 ) -> tuple[runner.Job, RunFolder]:
-    """Make a job. ``told``: :class:`shipper.runner.JobOptions`. Raises UsageError for options that
-    contradict each other, WindowError, ConfigError."""
+    """Make a job; without ``steps``, of all that the request needs. Raises UsageError for options
+    that contradict each other, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
     settle_seconds = pipeline.source.settle_seconds
     parsed = chosen_window(pipeline, window, last=last, settle_seconds=settle_seconds)
-    job = runner.Job(
-        pipeline, config, parsed.start, parsed.end, runner.new_run_id(), steps, brief=True, **told
-    )
-    if job.scheduled and pipeline.schedule is None:
+    if request.scheduled and pipeline.schedule is None:
         raise UsageError(
             f"--scheduled: pipeline {name} has no `schedule`, so no windows come before this "
             "one. Leave the option out.",
             code="SHIP-105",
         )
-    if job.scheduled and job.reship:
+    if request.scheduled and request.reship:
         raise UsageError(
             "--scheduled and --reship contradict each other: a run that re-ships files does "
             "not look back. Choose one.",
             code="SHIP-102",
         )
-    if fault := contradiction(job, pipeline):
-        for of_form, flag in _FLAGS.items():
-            fault = fault.replace(of_form, flag)
+    if fault := contradiction(request, pipeline, flag_of):
         raise UsageError(fault)
-    if job.plan_only:
-        job = replace(job, runs_uri=dry_runs_uri(job))
+    job = runner.Job(
+        pipeline,
+        config,
+        parsed.start,
+        parsed.end,
+        runner.new_run_id(),
+        steps or runner.steps_of(pipeline, request),
+        request.model_copy(update={"brief": True}),
+    )
     return job, RunFolder(job.results_uri, pipeline.key, parsed.start, parsed.end, job.run_id)
 
 
@@ -196,7 +194,7 @@ def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder]
     """Ask at the terminal what becomes of a closed source gate (`gates.on_closed: ask`), and return
     the run that the answer wants. None: nobody is to be asked, or it is to be left."""
     gate, planned, spec = report.gate_source, report.plan, job.pipeline
-    asks = spec.gates.on_closed == "ask" and not job.skip_checks and sys.stdin.isatty()
+    asks = spec.gates.on_closed == "ask" and not job.request.skip_checks and sys.stdin.isatty()
     if not asks or not gate or not planned or gate.status != "failed":
         return None
     if not (failed := failed_checks(gate, spec)):
@@ -211,6 +209,7 @@ def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder]
         return None
     reason = click.prompt("Reason", err=True)
     why = f"{answers[choice - 1]}: {reason} ({getuser()}, {runtime.now():%Y-%m-%d %H:%M} UTC)"
-    again = replace(job, run_id=runner.new_run_id(), skip_checks=skips, skip_reason=why)
+    request = job.request.model_copy(update={"skip_checks": skips, "skip_reason": why})
+    again = replace(job, run_id=runner.new_run_id(), request=request)
     window = job.window_start, job.window_end
     return again, RunFolder(again.results_uri, spec.key, *window, again.run_id)

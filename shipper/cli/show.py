@@ -183,7 +183,7 @@ def run_to_report(
 
 
 def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
-    if result.asked and result.asked.plan_only and result.plan:
+    if result.asked.plan_only and result.plan:
         show_plan(result.plan, out, err)
         out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
     for ship in result.ships:

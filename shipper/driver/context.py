@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,15 +22,15 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
 from shipper.report.phases import Phases
-from shipper.report.run_folder import Asked, RunFolder
-from shipper.runner import JobOptions
+from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.types import FileId
 from shipper.windows.schedule import Ticks
 from shipper.windows.window import Window
 
 
 @dataclass
-class RunContext(JobOptions):
+class RunContext:
     """The pipeline with its clusters, the window, the folder of the run, and what reads."""
 
     pipeline: Pipeline
@@ -40,8 +39,8 @@ class RunContext(JobOptions):
     window: Window
     folder: RunFolder
     engine: Engine
-    asked: Asked | None = None
-    """Options of this run alone. ``pipeline`` and ``clusters`` are already those of such a run."""
+    request: RunRequest = field(default_factory=RunRequest)
+    """What this run is asked for. ``pipeline`` and ``clusters`` are already those of such a run."""
     schedule: Schedule | None = None
     """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False
@@ -49,11 +48,6 @@ class RunContext(JobOptions):
     phases: Phases = field(default_factory=Phases, repr=False)
     """Phases of the step that is being run."""
     _connections: dict[str, Connections] = field(default_factory=dict, repr=False)
-
-    @property
-    def named_files(self) -> list[str]:
-        """Paths that are read instead of the window's; empty if the run names none."""
-        return list(json.loads(self.files or "[]"))
 
     @property
     def ticks(self) -> Ticks | None:
@@ -76,7 +70,7 @@ class RunContext(JobOptions):
     def is_trial(self) -> bool:
         """True if the results go elsewhere than the pipeline's own, and nothing is to be
         remembered."""
-        return self.runs_uri is not None
+        return self.request.runs_uri is not None or self.request.plan_only
 
     @property
     def own_runs_uri(self) -> str:
@@ -141,7 +135,7 @@ class RunContext(JobOptions):
             "window_start": self.window.start,
             "window_end": self.window.end,
             "run_id": self.folder.run_id,
-            "asked": self.asked,
+            "asked": self.request,
             **times,
         }
 

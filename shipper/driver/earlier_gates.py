@@ -23,7 +23,7 @@ from shipper.report.results import (
     ShipResult,
     Uncovered,
 )
-from shipper.runner import CLOSED_GATE
+from shipper.request import CLOSED_GATE
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import Reconciliation, reconcile
 from shipper.verify.recount import look
@@ -117,7 +117,7 @@ class EarlierGates:
         gates = [gate for gate in found if gate.ship.generations != self._shipped.generations]
         if not gates:
             return []
-        if CLOSED_GATE in self._context.skip_checks:
+        if CLOSED_GATE in self._context.request.skip_checks:
             runs = ", ".join(gate.run_id for gate in gates)
             self.scope = f"; the closed gate of run {runs} was opened, as asked"
             return []

@@ -115,7 +115,7 @@ def _judged(
 def _coverage(
     context: RunContext, planned: PlanResult, chunks: Chunks, cluster: str, earlier: EarlierGates
 ) -> Coverage:
-    if context.named_files:
+    if context.request.files:
         return Coverage(start=context.window.start, end=context.window.start)
     ticks = {file.id: tick_of(file, planned) for file in planned.files_for(cluster)}
     found = coverage(

@@ -62,7 +62,7 @@ def _judge_source(context: RunContext, planned: PlanResult, result: GateResult) 
         result.status = "skipped"
         result.scope = (
             "nothing is left to ship" if nothing_left
-            else "every check was skipped, as asked" if context.skip_checks
+            else "every check was skipped, as asked" if context.request.skip_checks
             else "late files alone, and no check looks into files"
         )  # fmt: skip
         return result

@@ -24,6 +24,7 @@ from shipper.errors import ShipperError
 from shipper.processes import ProcessId
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.runner import REPORT, Job, how_it_ended, run_job
 from shipper.shipments.feed import index_path
 from shipper.whole_files import write_whole
@@ -35,7 +36,7 @@ class _Note(BaseModel):
     pid: int
     started: str
     window: str
-    to_clusters: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
 
     def may_run(self) -> bool:
         return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()
@@ -54,13 +55,12 @@ def noted(context: RunContext) -> Iterator[None]:
     with contextlib.suppress(OSError, ShipperError):
         note = _notes(context.config_dir, context.pipeline.name) / f"{context.folder.run_id}.json"
         me = ProcessId.of(os.getpid())
-        to_clusters = tuple(context.asked.clusters) if context.asked else ()
         said = _Note(
             host=socket.gethostname(),
             pid=me.pid,
             started=me.started,
             window=str(context.window),
-            to_clusters=to_clusters,
+            clusters=context.request.clusters,
         )
         write_whole(str(note), said.model_dump_json())
     try:
@@ -93,9 +93,15 @@ def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[KilledRun]:
 
 def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> Iterator[KilledRun]:
     window, run_id = parse_window(note.window), path.stem
-    clusters = tuple(name for name in note.to_clusters if name in pipeline.clusters)
+    clusters = tuple(name for name in note.clusters if name in pipeline.clusters)
     job = Job(
-        pipeline, config_dir, window.start, window.end, run_id, (REPORT,), to_clusters=clusters
+        pipeline,
+        config_dir,
+        window.start,
+        window.end,
+        run_id,
+        (REPORT,),
+        RunRequest(clusters=clusters),
     )
     folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
     try:

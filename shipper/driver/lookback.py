@@ -94,7 +94,12 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
     """Return where to look; None for a run that does not look back. Raises WindowError for too many
     folders, StepResultError, OSError."""
     pipeline, window, ticks = context.pipeline, context.window, context.ticks
-    if not context.scheduled or context.reship or pipeline.schedule is None or ticks is None:
+    if (
+        not context.request.scheduled
+        or context.request.reship
+        or pipeline.schedule is None
+        or ticks is None
+    ):
         return None
     began = beginnings(
         context.own_runs_uri,

@@ -48,7 +48,7 @@ def look_into(
         for file in files
         if file.head and not file.problem and (not chunks.knows(file.id) or file.id in overwritten)
     ]
-    if context.reship or not new:
+    if context.request.reship or not new:
         return {}
     known = {file.path for file in files}
 

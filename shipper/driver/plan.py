@@ -11,7 +11,6 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config import resolve_uri
-from shipper.config.replay import Replay
 from shipper.config.rules import original
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.connections import Connections
@@ -78,8 +77,8 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified"
     )
     back = look_back(context, pattern, own)
-    paths = context.named_files or own.paths
-    if not context.source_only:
+    paths = context.request.files or own.paths
+    if not context.request.source_only:
         _begin_to_connect(context)
     say(
         f"plan: listing {paths[0]}"
@@ -95,12 +94,12 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     result = PlanResult(
         **context.common("plan", started_at),
         source=pattern,
-        is_of_named_files=bool(context.named_files),
+        is_of_named_files=bool(context.request.files),
         source_root=root,
         transform_digest=pipeline.transform_digest(),
-        reship=context.reship,
-        reship_id=context.reship_id or "",
-        reship_reason=context.reship_reason or "",
+        reship=context.request.reship,
+        reship_id=context.request.reship_id or "",
+        reship_reason=context.request.reship_reason or "",
         replay=_replay_of(context),
         files=[_planned(context, file, _tick(context, file, own)) for file in files],
         left_out=_left_out(context, left_out, pattern, own),
@@ -113,7 +112,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         ),
     )
     _check_limits(context, result, paths)
-    if context.source_only:
+    if context.request.source_only:
         _look_at_files(context, result)
     else:
         _ask_clusters(context, result, files, back)
@@ -121,9 +120,9 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
 
 
 def _replay_of(context: RunContext) -> ReplayOf | None:
-    if context.replay is None:
+    if context.request.replay is None:
         return None
-    asked, pipeline = Replay.model_validate_json(context.replay), original(context.pipeline.name)
+    asked, pipeline = context.request.replay, original(context.pipeline.name)
     config = () if str(context.config_dir) == "config" else ("--config", str(context.config_dir))
     return ReplayOf(
         pipeline=pipeline,
@@ -140,7 +139,7 @@ def _check_named(
     context: RunContext, files: Sequence[ListedFile], left_out: Sequence[NotTaken]
 ) -> None:
     """Raise SourceError for a file that was asked for by name and is not taken."""
-    for path in context.named_files:
+    for path in context.request.files:
         if not any(file.under == path for file in files):
             why = next(
                 (found.reason for found in left_out if found.file.under == path),
@@ -174,7 +173,7 @@ def _list(
     source = context.pipeline.source
     listed = _listed(context, paths, own, back)
     settings: dict[str, Any] = {
-        "settle_seconds": 0 if context.lines else source.settle_seconds,
+        "settle_seconds": 0 if context.request.lines else source.settle_seconds,
         "now": runtime.now(),
     }
     files, left_out = select(
@@ -190,7 +189,7 @@ def _list(
         ]
         wanted += [*earlier.taken, *(found.file for found in earlier.left_out if found.waits)]
         empty |= back.ticks.of.keys() - back.ticks.with_a_file(wanted) - back.not_listed
-    return files, left_out, [] if context.named_files else sorted(map(str, empty))
+    return files, left_out, [] if context.request.files else sorted(map(str, empty))
 
 
 def _listed(
@@ -268,7 +267,7 @@ def _left_out(
     modified once more, where the time of modification decides. ``pattern``: empty for the ticks
     before the run's window, whose folders no next window has."""
     schedule, coming = context.pipeline.schedule, set[str]()
-    if context.scheduled and schedule is not None and pattern and not ticks.by_modified:
+    if context.request.scheduled and schedule is not None and pattern and not ticks.by_modified:
         coming = set(source_paths(pattern, Ticks(schedule).window_of(context.window.end)))
     return [
         LeftOut(
@@ -372,7 +371,7 @@ def _note_missing(context: RunContext, result: PlanResult, asked: Sequence[Asked
     reship delivers anew, so what earlier runs delivered does not count."""
     silent = [one.name for one in asked if one.decided is None]
     delivered: Mapping[str, set[FileId]] = {}
-    if silent and not context.reship:
+    if silent and not context.request.reship:
         delivered = delivered_files(context.own_runs_uri, context.pipeline.key, silent, result)
     everything = {file.id for file in result.files}
     missing = {
@@ -560,7 +559,7 @@ class AskedCluster:
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(
-                LedgerIdentity(ledger, folder, new_ledger=context.new_ledger).check, there
+                LedgerIdentity(ledger, folder, new_ledger=context.request.new_ledger).check, there
             )
             try:
                 state = ledger.look(ask_state([file.path for file in etags])) if there else None
@@ -573,7 +572,7 @@ class AskedCluster:
             self._take(state)
             chunks, invalidated = state.chunks, state.invalidated
         reshipped, policy = self._plan.reshipped(invalidated), pipeline.delivery.on_recreated
-        judged = {file for file in etags if not context.reship or file in reshipped}
+        judged = {file for file in etags if not context.request.reship or file in reshipped}
         topics = self._topics = judge(connections.client, chunks, judged)
         self._found.recreated = topics.named(resent=policy == "resend")
         self._found.note(*notes(self._found.recreated), code="recreated")
@@ -582,7 +581,7 @@ class AskedCluster:
         self._ledger = ledger if there else None
         self._policy = context.policy(
             self._found.transform_digest,
-            self._found.generation + 1 if context.reship else None,
+            self._found.generation + 1 if context.request.reship else None,
             reshipped,
             self._late,
         )
@@ -615,7 +614,7 @@ class AskedCluster:
         exists. A name that is wrong would begin an empty ledger. Raises SourceError."""
         context, runs_uri = self._context, self._context.own_runs_uri
         pipeline = context.pipeline
-        if not pipeline.formerly or there or context.replay:
+        if not pipeline.formerly or there or context.request.replay:
             return
         others = {*run_ids(runs_uri, pipeline.key, context.window)} - {context.folder.run_id}
         if others or {*window_names(runs_uri, pipeline.key)} - {context.window}:
@@ -729,7 +728,7 @@ class AskedCluster:
     def _compare_topics(self) -> None:
         """Note where topics contradict what the pipeline makes of lines."""
         pipeline = self._context.pipeline
-        window = None if self._context.named_files else self._context.window
+        window = None if self._context.request.files else self._context.window
         now = runtime.now()
         topics = [
             (topic, self._known[topic].limit)

@@ -25,7 +25,7 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
     readable = [file for file in plan.files if file.size_bytes and not file.problem]
     context.start_spark_for_sql()
     with context.phases("reading"):
-        chosen = list(heads(readable, int(context.lines or 1)))
+        chosen = list(heads(readable, context.request.lines or 1))
         result.lines = list(chain.from_iterable(context.engine.preview(chosen, cluster).values()))
     result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
     if not result.lines:

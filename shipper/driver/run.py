@@ -61,7 +61,7 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
             continue
         if not any(each.partition(":")[0] in _WITH_SPARK for each in steps[place:]):
             context.engine.begin_to_stop()
-        if name == SHIP and not context.brief:
+        if name == SHIP and not context.request.brief:
             _say_who_waits(cluster, steps[place + 1 :])
         try:
             code = run_step(context, name, cluster or None)
@@ -109,7 +109,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
             result_name,
             _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
         )
-        say(f"{step_label(name, cluster)} STOPPED{'' if context.brief else f': {stopped.message}'}")
+        why = "" if context.request.brief else f": {stopped.message}"
+        say(f"{step_label(name, cluster)} STOPPED{why}")
         raise
     except Exception as error:
         if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
@@ -139,10 +140,11 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         return code or 1
     if isinstance(result, RunReport):
         _prune(context)
-    for line in () if context.brief else details(result):
+    for line in () if context.request.brief else details(result):
         say(line)
     if result.status == "failed" and name != REPORT:  # a report that is written has done its work
-        say(f"{step_label(name, cluster)} FAILED{'' if context.brief else f': {result.error}'}")
+        why = "" if context.request.brief else f": {result.error}"
+        say(f"{step_label(name, cluster)} FAILED{why}")
         return code or 1
     did = summary(result)
     seconds = (result.finished_at - started_at).total_seconds()
@@ -179,8 +181,8 @@ def _call(
     if name == PLAN:
         from shipper.driver.plan import plan
 
-        if not (context.is_trial or context.plan_only):
-            others = context.asked.other_clusters if context.asked else ()
+        if not context.is_trial:
+            others = context.request.other_clusters
             context.folder.note_begin(context.window, started_at, others)
         return plan(context, started_at)
     if name == GATE_SOURCE:
@@ -241,7 +243,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         for cluster in pipeline.clusters
     ]
     expected = [RunStep(PLAN, None, planned)]
-    if not context.plan_only:
+    if not context.request.plan_only:
         expected.append(RunStep(GATE_SOURCE, None, gate))
         for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
             expected += [RunStep(SHIP, cluster, shipped), RunStep(GATE_DELIVERY, cluster, judged)]
@@ -259,7 +261,7 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
         delivery_gates=[closed for closed in delivery_gates if closed],
         **_of_earlier_runs(context),
         page=folder.path("report.html"),
-        log_url=context.log_url,
+        log_url=context.request.log_url,
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
     )
     from shipper.report.page import render  # no other step needs jinja2

@@ -13,11 +13,11 @@ from collections.abc import Collection
 
 import fsspec
 
-from shipper.asked import DRY_RUNS
 from shipper.config.pipeline import Pipeline
 from shipper.report.past_runs import run_ids, window_names
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import pack_days
+from shipper.request import DRY_RUNS
 from shipper.windows.window import Window
 
 _NEWEST_KEPT = 200

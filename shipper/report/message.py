@@ -137,7 +137,7 @@ def measured_rate(ship: ShipResult) -> str:
 
 
 def _gate(result: GateResult) -> str:
-    without = result.asked.skipped_checks if result.asked and result.cluster is None else []
+    without = result.asked.skip_checks if result.cluster is None else ()
     left_out = f"; left out, as asked: {', '.join(without)}" if without else ""
     if not result.checks:
         return result.scope + left_out

@@ -23,12 +23,13 @@ import contextlib
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from shipper.error_codes import code_of
 from shipper.errors import StepResultError, UsageError, is_not_allowed, why_system
+from shipper.request import RunRequest
 from shipper.whole_files import file_system, write_whole
 from shipper.windows.window import Window
 
@@ -45,23 +46,6 @@ _RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
 
 class Result(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class Asked(Result):
-    """Options of this run alone, besides its window and `reship`."""
-
-    clusters: list[str] = []
-    """Clusters that the run ships to; empty: all of the pipeline's."""
-    other_clusters: list[str] = []
-    """Clusters of the pipeline that get nothing from it."""
-    rate_limit: str = ""
-    """A cap of its own, such as `5MB/s`."""
-    skipped_checks: list[str] = []
-    """Checks of the source gate that were left out."""
-    skip_reason: str = ""
-    """Reason, in the words of the person who asked."""
-    plan_only: bool = False
-    """A dry run: planned and reported, nothing sent."""
 
 
 class StepResult(Result):
@@ -88,8 +72,10 @@ class StepResult(Result):
     placed_at: dt.datetime | None = None
     """Place of the step among those of all runs: when it began or, if the clock of another machine
     is ahead, just after what its runs had left by then. None: `started_at`."""
-    asked: Asked | None = None
-    """Options; None: only the window."""
+    asked: Annotated[RunRequest, BeforeValidator(lambda told: told or {})] = Field(
+        default_factory=RunRequest
+    )
+    """Request, besides the window."""
     phases: dict[str, float] = {}
     """Phase of the step → seconds. The first step of a process also says how long Python took to
     begin, before `started_at`."""

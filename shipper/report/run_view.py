@@ -20,8 +20,9 @@ from shipper.report.markup import number, plural, utc, words
 from shipper.report.message import measured_rate, one_sentence, planned_for
 from shipper.report.plan_result import IN_THE_CLEAR, LeftOut, ReplayOf
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
-from shipper.report.run_folder import Asked, StepResult
+from shipper.report.run_folder import StepResult
 from shipper.report.window_records import OTHER_WINDOWS, source_closed
+from shipper.request import RunRequest
 from shipper.windows.window import Window
 
 Event = Literal["failure", "warning", "success"]
@@ -97,7 +98,7 @@ def first_failure(steps: Sequence[RunStep]) -> RunStep | None:
 
 def steps(report: RunReport) -> list[RunStep]:
     """Return all steps in the order of a run, with those that left no result."""
-    if report.asked and report.asked.plan_only:
+    if report.asked.plan_only:
         return [RunStep("plan", None, report.plan)]
     found = [RunStep("plan", None, report.plan), RunStep("gate_source", None, report.gate_source)]
     for one in cluster_views(report):
@@ -201,7 +202,7 @@ def _ended_well(
     warnings: tuple[Finding, ...],
     notes: tuple[Finding, ...],
 ) -> RunView:
-    dry = bool(report.asked and report.asked.plan_only)
+    dry = report.asked.plan_only
     shipped = [one for one in clusters if one.delivered or one.quarantined]
     headline = (
         _dry_run(clusters) if dry else _shipped(shipped) if shipped else _nothing(report, clusters)
@@ -242,7 +243,7 @@ def _judged(report: RunReport, run: RunView, one: ClusterView) -> ClusterView:
 
 
 def _line(report: RunReport, one: ClusterView) -> str:
-    if report.asked and report.asked.plan_only and report.plan and one.plan:
+    if report.asked.plan_only and report.plan and one.plan:
         return planned_for(one.plan, bool(report.plan.files))
     did = "shipped" if one.delivered or one.quarantined else "nothing to ship"
     if one.failed:
@@ -291,10 +292,10 @@ def _dry_run(found: Sequence[ClusterView]) -> str:
 
 def _but_asked(report: RunReport) -> str:
     """Return what a person left out of this run."""
-    if report.asked is None or report.asked.plan_only:
+    if report.asked.plan_only:
         return ""
     said = []
-    if checks := report.asked.skipped_checks:
+    if checks := report.asked.skip_checks:
         said.append(f"without the check{'s' if checks[1:] else ''} {words(checks)}")
     if others := report.asked.other_clusters:
         said.append(f"{words(others)} {'were' if others[1:] else 'was'} left out, as asked")
@@ -532,7 +533,7 @@ def _replayed(asked: ReplayOf) -> str:
     return f"This is replay {asked.id} of {asked.pipeline}{what}, {where}: {asked.reason}"
 
 
-def _asked(asked: Asked) -> Iterator[str]:
+def _asked(asked: RunRequest) -> Iterator[str]:
     if asked.plan_only:
         yield (
             "A dry run was asked for: nothing was sent, and the window does not count as shipped."
@@ -544,8 +545,8 @@ def _asked(asked: Asked) -> Iterator[str]:
         )
     if asked.rate_limit:
         yield f"A cap of {asked.rate_limit} to each cluster was asked for."
-    if asked.skipped_checks:
-        yield (f"Skipped checks, as asked: {', '.join(asked.skipped_checks)}: {asked.skip_reason}")
+    if asked.skip_checks:
+        yield (f"Skipped checks, as asked: {', '.join(asked.skip_checks)}: {asked.skip_reason}")
 
 
 def _late(ship: ShipResult) -> str:

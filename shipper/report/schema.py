@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shipper.config import generated_files
+from shipper import request
+from shipper.config import generated_files, replay
 from shipper.docstrings import docstring_of
 from shipper.report import plan_result, results, run_folder
 
 NAME = "report.json"
-_HOMES = (run_folder, plan_result, results)
+_HOMES = (request, replay, run_folder, plan_result, results)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROMISE = (
     "Everything about one run of shipper. Within a `version` fields may be added; none is taken "

@@ -169,8 +169,8 @@ _DAYS = TypeAdapter(dict[str, list[WindowRecord]])
 
 def records_of(result: StepResult) -> list[WindowRecord]:
     """Return what a step's result says of windows. None of a dry run."""
-    others = tuple(result.asked.other_clusters) if result.asked else ()
-    if result.asked and result.asked.plan_only:
+    others = result.asked.other_clusters
+    if result.asked.plan_only:
         return []
     failed = result.status == "failed"
     step: Mapping[str, Any] = {

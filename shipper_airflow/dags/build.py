@@ -36,16 +36,16 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what h
     TaskGroup,
     TriggerRule,
 )
+from pydantic.fields import FieldInfo
 
-from shipper.asked import skippable
 from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
-from shipper.config.units import RATE_PATTERN
 from shipper.errors import ShipperError
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP, help_of
+from shipper.request import CHOICES, FORM, Form, RunRequest
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper_airflow.dags import docs
 from shipper_airflow.dags.faults import LastGood, keep_faults, removed
 from shipper_airflow.dags.notice import (
@@ -83,7 +83,6 @@ RETRIES: dict[str, Any] = {
 #: Time for a process to stop after it was told to, and for a report after it.
 _TO_STOP = dt.timedelta(minutes=5)
 CONFIG_DAG_ID, DELIVERED = "shipper_config", "delivered"
-_RARE = "Rarely needed"
 _BROKEN, _BROKEN_TAG = "configuration broken", "broken-config"
 _REMOVED, _REMOVED_TAG = "file removed", "removed"
 
@@ -437,16 +436,15 @@ def _end_of_patience(pipeline: Pipeline, config_dir: Path) -> dict[str, Any]:
 
 
 def _params(pipeline: Pipeline) -> dict[str, Param]:
-    """Return the DAG's params. Every type allows null: Airflow's form marks a field without it as
-    required. What has a section is folded there."""
+    """Return the DAG's params: the window, and the fields of a request that people set. Every type
+    allows null: Airflow's form marks a field without it as required. What has a section is folded
+    there."""
     # A run of a pipeline without schedule needs its window: Airflow refuses one without.
     moment: dict[str, Any] = {
         **({"default": None} if pipeline.schedule else {}),
         "type": ["null", "string"] if pipeline.schedule else "string",
         "format": "date-time",
     }
-    word: dict[str, Any] = {"type": ["null", "string"], "section": _RARE}
-    switch: dict[str, Any] = {"type": ["null", "boolean"]}
     empty = (
         "Leave both empty to use the run's data interval. For a manual run, that is the last "
         "complete window of the schedule."
@@ -465,75 +463,26 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
         "window_end": Param(
             **moment, title="Window to", description=f"First moment after the window. {empty}"
         ),
-        "plan_only": Param(False, **switch, title="Dry run", description=help_of("plan_only")),
-        "clusters": _choice(
-            pipeline.clusters, pipeline.clusters, "Clusters", help_of("to_clusters"), minItems=1
-        ),
-        "rate_limit": Param(
-            None,
-            type=["null", "string"],
-            pattern=RATE_PATTERN,
-            title="Rate limit of this run",
-            description=help_of("rate_limit"),
-        ),
-        **_skips(skippable(pipeline), word),
-        "reship": Param(
-            False,
-            **switch,
-            section=_RARE,
-            title="Send everything again",
-            description=(
-                "Sends EVERY file of the window again, whole, even if it is delivered already: "
-                "consumers will see duplicates, and this cannot be undone. To finish a window, "
-                "or after an error, leave it off: then only what is missing is sent. One DAG "
-                "run does this once, whatever is cleared or retried."
-            ),
-        ),
-        "reship_reason": Param(
-            None,
-            **word,
-            title="Reason for the re-ship",
-            description=(
-                "Needed with the option above. The ledger and the report keep it, with the name "
-                "of the user who triggers the run."
-            ),
-        ),
-        "new_ledger": Param(
-            False,
-            **switch,
-            section=_RARE,
-            title="Give up a lost ledger",
-            description=(
-                "Only after a run has reported that the ledger is gone or was recreated: "
-                "continues with a new ledger, in which every file of every window counts as not "
-                "shipped. Records that the topics hold already are then sent a second time."
-            ),
-        ),
+        **{name: _param(name, RunRequest.model_fields[name], pipeline) for name in FORM},
     }
 
 
-def _choice(
-    default: Sequence[str], of: Sequence[str], title: str, description: str, **more: Any
-) -> Param:
-    """Return a param that is a selection of some words. Airflow's form offers ``examples``; other
-    words are refused when the run is requested."""
-    words = list(of)
+def _param(name: str, field: FieldInfo, pipeline: Pipeline) -> Param:
+    """Return the param of a field. Airflow's form offers the words of ``examples``; other words are
+    refused when the run is requested."""
+    default, kind = field.default, "string"
+    more = {
+        key: value
+        for each in field.metadata
+        if isinstance(each, Form)
+        for key, value in each.items()
+    }
+    if isinstance(default, bool):
+        kind = "boolean"
+    elif isinstance(default, tuple):
+        words = list(CHOICES[name](pipeline))
+        more |= {"items": {"type": "string", "enum": words}, "examples": words}
+        kind, default = "array", words if "minItems" in more else []
     return Param(
-        list(default),
-        type=["null", "array"],
-        items={"type": "string", "enum": words},
-        examples=words,
-        title=title,
-        description=description,
-        **more,
+        default, type=["null", kind], title=field.title, description=field.description, **more
     )
-
-
-def _skips(names: Sequence[str], word: Mapping[str, Any]) -> dict[str, Param]:
-    """Return the params for skipping checks."""
-    return {
-        "skip_checks": _choice((), names, "Checks to skip", help_of("skip_checks"), section=_RARE),
-        "skip_reason": Param(
-            None, **word, title="Reason for skipping checks", description=help_of("skip_reason")
-        ),
-    }

@@ -46,7 +46,7 @@ def report_url(job: Job, folder: RunFolder) -> str:
     know."""
     if folder.uri.startswith(("http://", "https://")):
         return folder.path("report.html")
-    if job.plan_only:
+    if job.request.plan_only:
         return ""
     window = folder.name_of(job.window_start, job.window_end)
     return "/".join(
@@ -60,7 +60,11 @@ def report_url(job: Job, folder: RunFolder) -> str:
 
 def window_url(job: Job) -> str:
     """Return the window's address for a browser; empty for a dry run."""
-    return "" if job.plan_only else window_page(job.pipeline.name, job.window_start, job.window_end)
+    return (
+        ""
+        if job.request.plan_only
+        else window_page(job.pipeline.name, job.window_start, job.window_end)
+    )
 
 
 def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:

@@ -44,7 +44,14 @@ from shipper.runner import REPORT
 from shipper.windows.window import Window
 from shipper_airflow.dags.faults import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
-from shipper_airflow.dags.operators import FAILURE, RESOLVE_WINDOW, folder_of, job_of, pull
+from shipper_airflow.dags.operators import (
+    FAILURE,
+    RESOLVE_WINDOW,
+    folder_of,
+    job_of,
+    pull,
+    request_of,
+)
 from shipper_airflow.dags.together import Together, common_cause, forget, waiting
 from shipper_airflow.notifiers import find_fault, notifier_class
 from shipper_airflow.window import window_of_run
@@ -161,7 +168,7 @@ class RunEnded:
         window = _window_of(self.pipeline, context.get("dag_run"), run)
         news = _news(self, report)
         notice = _of_ended_run(self, context, run, news, window)
-        if run and run.get("plan_only"):
+        if run and request_of(run).plan_only:
             send(self.pipeline, notice, context)
             return
         if notice.event == "failure":
@@ -454,7 +461,7 @@ def _look_back(
     if report is None or own is None:
         return
     known, failures = told.of("late"), told.of("failure")
-    if not failed and not run.get("to_clusters"):  # it is whole: another failure is news
+    if not failed and not request_of(run).clusters:  # it is whole: another failure is news
         told.forget("trouble", own)
         if own in failures:
             told.forget("failure", own)
@@ -463,7 +470,7 @@ def _look_back(
         return
     last = read_last_run(runs_uri, pipeline.key)
     since = last.schedule_since if last else None
-    is_new = run.get("scheduled") and own not in known and not failed
+    is_new = request_of(run).scheduled and own not in known and not failed
     # Of the windows that are made up for after an outage, only the first one gets a notice.
     if (
         is_new
@@ -678,7 +685,7 @@ def _of_ended_run(
         common=common_cause(pipeline, ended.config_dir, cause, cluster)
         if event == "failure"
         else None,
-        **({"page": None} if run and run.get("plan_only") else {}),
+        **({"page": None} if run and request_of(run).plan_only else {}),
     )
 
 

@@ -10,7 +10,6 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -25,7 +24,8 @@ from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.error_codes import with_code
 from shipper.errors import ConfigError, UsageError, WindowError
-from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, JobOptions, new_run_id
+from shipper.request import FORM, RunRequest, contradiction
+from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, new_run_id, why_skipped
 from shipper.windows.window import partition_key
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
 from shipper_airflow.window import opens_at, window_of_run
@@ -50,18 +50,7 @@ DECISION, ASKED = "decision", "asked"
 """Keys of the XComs of a gate that asks: the options that a person's answer adds to the run, and
 the checks that were asked about."""
 #: Options of a run, in the form or as JSON.
-_SAME_NAME = (
-    "reship",
-    "reship_reason",
-    "new_ledger",
-    "rate_limit",
-    "skip_checks",
-    "skip_reason",
-    "plan_only",
-)
-#: Name there → name in JobOptions.
-OPTIONS = {name: name for name in _SAME_NAME} | {"clusters": "to_clusters"}
-PARAMS = ("window_start", "window_end", *OPTIONS)
+PARAMS = ("window_start", "window_end", *FORM)
 #: Shorter waits happen in the task. Airflow fails a task that it queues again before it heard that
 #: the process of the last time ended.
 _WAIT_HERE_SECONDS = 60.0
@@ -142,7 +131,7 @@ class PipelineOperator(BaseOperator):
         self._ships: list[ShipResult] = []
 
     def resolve(self, context: Context, asks: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the run's facts for its tasks: its window, its id and its options. ``asks``: the
+        """Return the run's facts for its tasks: its window, its id and its request. ``asks``: the
         options; None: those of the DAG run, and its partition key. Waits until the window has
         settled, unless the options name it. Raises StepFailed if there is no such window,
         AirflowRescheduleException."""
@@ -158,6 +147,7 @@ class PipelineOperator(BaseOperator):
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
+        asked = asked.model_copy(update=_facts(context, asked))
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
             schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
@@ -174,24 +164,11 @@ class PipelineOperator(BaseOperator):
             "window_start": window.start.isoformat(),
             "window_end": window.end.isoformat(),
             "run_id": new_run_id(),
-            # A backfill, and a manual run, ship what they were asked for.
-            "scheduled": _is_scheduled(context),
             "began": runtime.now().isoformat(),
-            "log_url": run_page(context["dag_run"].dag_id, context["run_id"]),
-            **{name: getattr(asked, name) for name in OPTIONS.values() if getattr(asked, name)},
-            **(
-                reship_of(context["dag_run"], asked.reship_reason or "dry run")
-                if asked.reship
-                else {}
-            ),
-            **(
-                {"skip_reason": _by(context["dag_run"], asked.skip_reason)}
-                if asked.skip_reason
-                else {}
-            ),
+            "request": asked.model_dump(mode="json", exclude_defaults=True),
         }
         self._show(job_of(run, self.pipeline, self.config_dir, ()))
-        self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked, run))
+        self.log.info("window %s, shipper run %s%s", window, run["run_id"], _in_words(asked))
         return run
 
     def _show(self, job: Job) -> None:
@@ -360,11 +337,7 @@ class ShipperStep(PipelineOperator):
         """Do what the pipeline wants of a step that failed, before it does."""
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
-        from shipper.asked import why_skipped
-
-        if why := why_skipped(
-            self.step, run.get("to_clusters", ()), plan_only=run.get("plan_only", False)
-        ):
+        if why := why_skipped(self.step, request_of(run)):
             raise AirflowSkipException(why)
 
     def _seconds_left(self, context: Context) -> float | None:
@@ -404,13 +377,13 @@ class ShipperStep(PipelineOperator):
             )
         if self.pipeline.gates.on_closed == "ask":
             gate = f"{self.resolved_by.removesuffix(RESOLVE_WINDOW)}{GATE_SOURCE}"
-            run = {**run, **(pull(context, gate, DECISION) or {})}
+            request = {**run.get("request", {}), **(pull(context, gate, DECISION) or {})}
+            run = {**run, "request": request}
         return run
 
     def _job(self, context: Context) -> Job:
         run = self._run(context)
         job = job_of(run, self.pipeline, self.config_dir, (self.step,))
-        job.scheduled = job.scheduled and self.step == PLAN
         return job
 
 
@@ -423,12 +396,12 @@ class AskingGate(ShipperStep):
         from airflow.providers.standard.operators.hitl import HITLOperator
         from airflow.sdk import Param
 
-        from shipper.asked import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, question
+        from shipper.gate_question import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, question
         from shipper.report.plan_result import PlanResult
         from shipper.report.results import GateResult
         from shipper_airflow.dags.notice import tell_of_question
 
-        if not isinstance(result, GateResult) or job.skip_checks:
+        if not isinstance(result, GateResult) or job.request.skip_checks:
             return
         if not (failed := failed_checks(result, self.pipeline)):
             return
@@ -451,7 +424,7 @@ class AskingGate(ShipperStep):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
         """Go on with the answer. Raises StepFailed if it is to leave the window, or if there is
         none."""
-        from shipper.asked import LEAVE, skips_for
+        from shipper.gate_question import LEAVE, skips_for
 
         failed: list[str] = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED) or []
         answer = next(iter(event.get("chosen_options") or ()), LEAVE)
@@ -493,13 +466,13 @@ class WholeRun(PipelineOperator):
     @leaves_word
     def execute(self, context: Context) -> dict[str, Any]:
         """Return the receipt. Raises StepFailed with the run's first cause."""
-        from shipper.asked import steps_of
+        from shipper.runner import steps_of
 
         _refuse_broken(self.faults, self.log)
         run = self.resolve(context, self.asks)
         context["ti"].xcom_push(key=RUN, value=run)
         job = job_of(run, self.pipeline, self.config_dir, ())
-        job.steps = tuple(steps_of(self.pipeline, job))
+        job.steps = tuple(steps_of(self.pipeline, job.request))
         found = receipt(self._done(job), folder_of(job), self.report_url)
         of_run = {name: value for name, value in found.items() if name != "clusters"}
         for cluster, asset in self.assets.items():
@@ -583,27 +556,27 @@ def job_of(
     run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]
 ) -> Job:
     """Make the job. ``run``: what the run's first task said of it."""
-    from shipper.asked import dry_runs_uri
-
-    options = {each.name: run[each.name] for each in fields(JobOptions) if each.name in run}
     start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    job = Job(pipeline, config_dir, start, end, run["run_id"], steps, **options)
-    return replace(job, runs_uri=dry_runs_uri(job)) if job.plan_only else job
+    return Job(pipeline, config_dir, start, end, run["run_id"], steps, request_of(run))
 
 
-def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> JobOptions:
+def request_of(run: Mapping[str, Any]) -> RunRequest:
+    """Return the request of a run, of what its first task said."""
+    return RunRequest.model_validate(run.get("request", {}))
+
+
+def asked_for(params: Mapping[str, Any], pipeline: Pipeline) -> RunRequest:
     """Return the options of a run, from the form or from JSON. A choice of all clusters is the same
     as no choice."""
-    given = {option: params[name] for name, option in OPTIONS.items() if params.get(name)}
-    if sorted(given.get("to_clusters", ())) == sorted(pipeline.clusters):
-        del given["to_clusters"]
-    return JobOptions(**given)
+    given = {name: params[name] for name in FORM if params.get(name)}
+    if sorted(given.get("clusters", ())) == sorted(pipeline.clusters):
+        del given["clusters"]
+    return RunRequest(**given)
 
 
-def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -> str | None:
+def find_fault(conf: Mapping[str, Any], asked: RunRequest, pipeline: Pipeline) -> str | None:
     """Return the faults in the options of a run: an unknown key would otherwise be ignored
     silently."""
-    from shipper.asked import contradiction
     from shipper.config.rules import suggestion
 
     unknown = [f"{name!r}{suggestion(name, PARAMS)}" for name in conf if name not in PARAMS]
@@ -615,6 +588,18 @@ def find_fault(conf: Mapping[str, Any], asked: JobOptions, pipeline: Pipeline) -
             "out for all"
         )
     return contradiction(asked, pipeline)
+
+
+def _facts(context: Context, asked: RunRequest) -> dict[str, Any]:
+    """Return what the DAG run adds to its request."""
+    dag_run, skips = context["dag_run"], asked.skip_reason
+    return {
+        # A backfill, and a manual run, ship what they were asked for.
+        "scheduled": _is_scheduled(context),
+        "log_url": run_page(dag_run.dag_id, context["run_id"]),
+        **(reship_of(dag_run, asked.reship_reason or "dry run") if asked.reship else {}),
+        **({"skip_reason": _by(dag_run, skips)} if skips else {}),
+    }
 
 
 def reship_of(dag_run: Any, reason: str) -> dict[str, Any]:
@@ -636,16 +621,16 @@ def _by(dag_run: Any, reason: str) -> str:
     return f"{' '.join(reason.split())} ({f'{who}, ' if who else ''}DAG run {dag_run.run_id})"
 
 
-def _in_words(asked: JobOptions, run: Mapping[str, Any]) -> str:
+def _in_words(asked: RunRequest) -> str:
     """Return how this run differs from a scheduled run, for the log."""
     said = [
         "a dry run: nothing is sent" if asked.plan_only else "",
-        f"to {', '.join(asked.to_clusters)} alone" if asked.to_clusters else "",
+        f"to {', '.join(asked.clusters)} alone" if asked.clusters else "",
         f"at most {asked.rate_limit} to each cluster" if asked.rate_limit else "",
-        f"without the checks {', '.join(asked.skip_checks)}: {run['skip_reason']}"
+        f"without the checks {', '.join(asked.skip_checks)}: {asked.skip_reason}"
         if asked.skip_checks
         else "",
-        f"reship: {run['reship_reason']}" if asked.reship else "",
+        f"reship: {asked.reship_reason}" if asked.reship else "",
         "the old ledger is given up" if asked.new_ledger else "",
     ]
     return "".join(f"; {text}" for text in said if text)
@@ -684,8 +669,9 @@ def receipt(result: StepResult, folder: RunFolder, report_url: str) -> dict[str,
         return found | {"status": result.status, "clusters": delivered}
     if isinstance(result, DeliveryGateResult):
         found |= {"cluster": result.cluster, **_delivered(result)}
-    if result.asked:
-        found["asked"] = result.asked.model_dump(mode="json", exclude_defaults=True)
+    told = {*FORM, "other_clusters"}
+    if asked := result.asked.model_dump(mode="json", exclude_defaults=True, include=told):
+        found["asked"] = asked
     return found
 
 

@@ -62,7 +62,7 @@ class Child:
         self.last_line = ""
         """Last line that the process wrote."""
         self._stop_at: float | None = None
-        self._runner = job.pipeline.runner
+        self._job, self._runner = job, job.pipeline.runner
         self._kill_at: float | None = None
         # Airflow's supervisor. If it is killed, nothing hears or heartbeats this task any more, and
         # Airflow retries the task: its process must be gone by then. (If this process is killed,

@@ -39,7 +39,7 @@ from shipper.report.results import (
 )
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import first_failure, steps
-from shipper.runner import JobOptions
+from shipper.request import RunRequest
 from shipper.windows.window import Window
 
 EXIT_CODES = {
@@ -118,9 +118,8 @@ def behaviour(folder: Path, step: str, call: int) -> str:
 def main() -> int:
     """Takes the steps in turn. After one that fails the report alone is left."""
     parser = argparse.ArgumentParser()
-    for option in ("-m", "--config", "--pipeline", "--run-id", "--window"):
+    for option in ("-m", "--config", "--pipeline", "--run-id", "--window", "--request"):
         parser.add_argument(option)
-    JobOptions.add_to(parser)
     parser.add_argument("steps", nargs="+")
     arguments = parser.parse_args()
     code = 0
@@ -135,7 +134,11 @@ def take(step: str, arguments: argparse.Namespace) -> int:
     calls = folder / "calls"
     before = calls.read_text().splitlines() if calls.exists() else []
     with calls.open("a") as lines:
-        print(json.dumps({**vars(arguments), "step": step}), file=lines)
+        asked = RunRequest()
+        if arguments.request:
+            asked = RunRequest.model_validate_json(Path(arguments.request).read_text())
+        told = {**vars(arguments), **asked.model_dump(mode="json"), "step": step}
+        print(json.dumps(told), file=lines)
     (folder / f"environment.{step}").write_text(json.dumps(dict(os.environ)))
     print(f"fake {step} at work", file=sys.stderr)
     word = behaviour(folder, step, sum(json.loads(line)["step"] == step for line in before))
@@ -166,8 +169,8 @@ def take(step: str, arguments: argparse.Namespace) -> int:
             "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
         ) + " [SHIP-401]" * (word == "dead")
     if word != "silent":
-        runs = arguments.runs_uri or Path(arguments.config).parent / "runs"
-        run_folder = RunFolder(str(runs), arguments.pipeline, start, end, arguments.run_id)
+        runs = asked.results_uri(str(Path(arguments.config).parent / "runs"))
+        run_folder = RunFolder(runs, arguments.pipeline, start, end, arguments.run_id)
         left = (
             gathered(
                 run_folder,

@@ -112,7 +112,7 @@ class Runs:
             "window_start": (end - HOUR).isoformat(),
             "window_end": end.isoformat(),
             "run_id": run_id,
-            "scheduled": scheduled,
+            "request": {"scheduled": scheduled},
         }
         states = {"web": {"to_near.ship": "failed"}} if fault else {}
         task = SimpleNamespace(

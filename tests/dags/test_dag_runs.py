@@ -241,7 +241,7 @@ def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark: FakeSpark)
     skipped = {"to_near.ship": "skipped", "to_near.gate_delivery": "skipped"}
     assert states(dag_run) == dict.fromkeys(ALL, "success") | skipped
     assert spark.steps == ["plan", "gate_source", "ship:far", "gate_delivery:far", "report"]
-    assert {tuple(call["to_clusters"]) for call in spark.calls} == {("far",)}
+    assert {tuple(call["clusters"]) for call in spark.calls} == {("far",)}
 
 
 def test_a_run_for_some_clusters_fails_with_them(spark: FakeSpark) -> None:
@@ -257,12 +257,12 @@ def test_all_clusters_as_the_form_has_them_are_none_in_particular(spark: FakeSpa
         == "success"
     )
     for option, nothing in (
-        ("to_clusters", None),
+        ("clusters", []),
         ("rate_limit", None),
-        ("skip_checks", None),
+        ("skip_checks", []),
         ("plan_only", False),
     ):
-        assert {call[option] for call in spark.calls} == {nothing}
+        assert all(call[option] == nothing for call in spark.calls)
 
 
 def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(

@@ -88,7 +88,7 @@ class Story:
             "window_start": report.window_start.isoformat(),
             "window_end": report.window_end.isoformat(),
             "run_id": report.run_id,
-            "scheduled": True,
+            "request": {"scheduled": True},
         }
         task = SimpleNamespace(
             xcom_pull=lambda task_ids, key="": xcom if task_ids == "resolve_window" else None,

@@ -91,7 +91,7 @@ def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
     told = json.loads(done.stdout)
     assert [check["check"] for check in told["gate_source"]["checks"]] == ["files"]
     for result in (told, told["gate_source"], told["delivery_gates"][0]):
-        assert (result["asked"]["skipped_checks"], result["asked"]["skip_reason"]) == (
+        assert (result["asked"]["skip_checks"], result["asked"]["skip_reason"]) == (
             ["rows"],
             "a short day is right",
         )

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 
-from shipper.asked import apply_options, for_results
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions, Original, Originals, Policy, SourceFile
@@ -45,7 +44,7 @@ from shipper.report.plan_result import (
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import read_records, record_files
-from shipper.runner import JobOptions
+from shipper.request import RunRequest, apply_request
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window, to_ms
 from tests.doubles.runtime import runtime_with
@@ -416,9 +415,9 @@ class History:
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
         folder = RunFolder(str(self.root), "web", window.start, window.end, f"run-{self.count:03}")
-        asked = JobOptions(to_clusters=tuple(clusters))
+        asked = RunRequest(clusters=tuple(clusters), scheduled=scheduled)
         known = {name: cluster_of(name) for name in clusters}
-        pipeline, said = apply_options(self.pipeline, asked), for_results(self.pipeline, asked)
+        pipeline, said = apply_request(self.pipeline, asked)
         context = RunContext(
             pipeline,
             known,
@@ -427,12 +426,11 @@ class History:
             folder,
             cast("Engine", place),
             said,
-            scheduled=scheduled,
         )
         times: dict[str, Any] = {"started_at": place.now, "finished_at": place.now}
         run = Run(Path(folder.uri), own, clusters)
         self.runs.append(run)
-        folder.note_begin(window, place.now, said.other_clusters if said else ())
+        folder.note_begin(window, place.now, said.other_clusters)
         if gate == "never fires":
             return
         before = (

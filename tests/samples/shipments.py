@@ -27,9 +27,10 @@ from shipper.report.results import (
     TopicAccount,
     Uncovered,
 )
-from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import records_of, write_records
 from shipper.report.window_state import SHIPPED, STATES
+from shipper.request import RunRequest
 from shipper.shipments.app import respond
 from shipper.shipments.feed import look
 from shipper.shipments.index import ALL, CODES, Index, Known
@@ -160,7 +161,7 @@ def run_report(
         "run_id": run_id,
         "started_at": ended - dt.timedelta(minutes=2),
         "finished_at": ended,
-        "asked": Asked(clusters=[*clusters], other_clusters=[*others]) if others else None,
+        "asked": RunRequest(clusters=[*clusters], other_clusters=[*others]) if others else None,
     }
     tick = _window(hour + hours - 1) if hours > 1 else None
     files = [

@@ -13,6 +13,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
 from shipper.report.results import GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
 from spark_jobs.engine import SparkEngine
@@ -102,7 +103,8 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
             str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id()
         )
         engine = SparkEngine(pipeline, spark=spark)
-        context = RunContext(pipeline, clusters, config, window, folder, engine, reship=True)
+        asked = RunRequest(reship=True)
+        context = RunContext(pipeline, clusters, config, window, folder, engine, asked)
         assert run_steps(context, [PLAN]) == 0
         for on in ("sample", "full"):
             gates = Gates.model_validate({"source": [{**check, "on": on} for check in suite]})

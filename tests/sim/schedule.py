@@ -8,7 +8,6 @@ all windows, and has no faults. Then nothing is missing, and no gap is left.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -119,7 +118,7 @@ class ScheduleHistory(ships.History):
             window = _tick(int(seconds // _TICK_SECONDS))
             for _ in range(chance.randint(1, 3)):
                 with self._cluster_away():
-                    begun.append(self._begin(self._run_of(window, files=json.dumps([path]))))
+                    begun.append(self._begin(self._run_of(window, files=(path,))))
                     self._wait_for(begun)
         return begun
 

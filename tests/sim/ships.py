@@ -34,6 +34,7 @@ from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.types import LogRecord, SplitId
 from shipper.windows.window import Window
 from shipper.worker import task
@@ -66,7 +67,7 @@ class Run:
     code: int = -1
     window: Window = _HOUR
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What this run alone is asked for (shipper.runner.JobOptions)."""
+    """What this run alone is asked for (shipper.request)."""
     machine: list[Process] = field(default_factory=list)
     """Its driver, and the tasks that it has begun: they share a machine."""
 
@@ -482,7 +483,7 @@ class History:
             window=window,
             folder=RunFolder("memory://runs", "sim", window.start, window.end, run.name),
             engine=engine,  # type: ignore[arg-type]
-            **run.options,
+            request=RunRequest(**run.options),
         )
 
     def _pipeline(self, run: Run) -> Pipeline:

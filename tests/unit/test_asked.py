@@ -3,31 +3,27 @@ says of it."""
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from shipper.asked import (
-    LEAVE,
-    SHIP_ANYWAY,
-    SKIP_FAILED,
-    apply_options,
-    contradiction,
-    failed_checks,
-    skippable,
-    skips_for,
-)
-from shipper.cli.run_options import answered
+from shipper.cli import main
+from shipper.cli.run_options import answered, flag_of
 from shipper.config.pipeline import Pipeline
+from shipper.gate_question import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, skips_for
 from shipper.report.page import render
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport
-from shipper.report.run_folder import Asked
 from shipper.report.run_view import run_view
-from shipper.runner import Job, JobOptions
+from shipper.request import FORM, RunRequest, apply_request, contradiction, skippable
+from shipper.runner import PLAN, Job
+from shipper.windows.window import Window
 from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
@@ -50,15 +46,15 @@ def pipeline(**changes: Any) -> Pipeline:
     return Pipeline.model_validate(spec | changes)
 
 
-def asked(**options: Any) -> JobOptions:
-    return JobOptions(**options)
+def asked(**options: Any) -> RunRequest:
+    return RunRequest(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (
-            {"to_clusters": ("nera",)},
+            {"clusters": ("nera",)},
             "has no cluster 'nera'; did you mean 'near'? allowed: near, far",
         ),
         ({"skip_checks": ("sum_closes",), "skip_reason": "x"}, "files, rows"),
@@ -89,21 +85,19 @@ def test_what_nobody_can_have_meant_is_one_sentence(options: dict[str, Any], say
 
 def test_what_can_be_meant_is_no_contradiction() -> None:
     both = asked(
-        to_clusters=("far",),
+        clusters=("far",),
         rate_limit="5MB/s",
         skip_checks=("rows", "not_null(value)"),
         skip_reason="a short hour",
     )
     assert contradiction(both, pipeline()) is None
-    assert (
-        contradiction(asked(plan_only=True, to_clusters=("far",), reship=True), pipeline()) is None
-    )
+    assert contradiction(asked(plan_only=True, clusters=("far",), reship=True), pipeline()) is None
     assert contradiction(asked(), pipeline()) is None
 
 
 def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
     assert skippable(pipeline()) == ["files", "rows", "not_null(value)", "closed_delivery_gate"]
-    without = apply_options(
+    without, _ = apply_request(
         pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
     )
     assert [check.title for check in without.gates.source] == ["matches(value)"]
@@ -115,14 +109,14 @@ def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> 
 )
 def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limit: int) -> None:
     before = pipeline(delivery={"rate_limit": own} if own else {})
-    capped = apply_options(before, asked(rate_limit="5MB/s", to_clusters=("far",)))
+    capped, _ = apply_request(before, asked(rate_limit="5MB/s", clusters=("far",)))
     assert capped.delivery.rate_limit == limit
     assert capped.clusters == ("far",)
     assert capped.transform_digest() == before.transform_digest()
 
 
 def with_asked(report: RunReport, **said: Any) -> RunReport:
-    return report.model_copy(update={"asked": Asked(**said)})
+    return report.model_copy(update={"asked": RunRequest(**said)})
 
 
 def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
@@ -138,7 +132,7 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> 
             exclude={"plan", "gate_source", "ships", "delivery_gates", "asked"}
         ),
         plan=left,
-        asked=Asked(plan_only=True),
+        asked=RunRequest(plan_only=True),
     )
     ending = run_view(report)
     assert ending.headline == "Dry run: nothing was sent; frankfurt lacks 3 files"
@@ -150,6 +144,32 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> 
         True,
     )
     assert "no result" not in render(report)
+
+
+def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_a_file() -> None:
+    command = typer.main.get_command(main.app).commands["run"]  # type: ignore[attr-defined]
+    options = {option for each in command.params for option in each.opts}
+    assert {flag_of(name) for name in FORM} <= options
+    window = Window(
+        dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.datetime(2026, 11, 2, tzinfo=dt.UTC)
+    )
+    whole = asked(clusters=("far",), rate_limit="5MB/s", files=("/a b",), scheduled=True)
+    job = Job(pipeline(), Path("c"), window.start, window.end, "r", (PLAN,), whole)
+    words = job.command()
+    file = Path(words[words.index("--request") + 1])
+    assert RunRequest.model_validate_json(file.read_text()) == whole
+    job.request = RunRequest()
+    assert "--request" not in job.command()
+    del job
+    assert not file.exists()
+
+
+def test_a_result_of_an_earlier_release_is_read() -> None:
+    old = samples.shipped().model_dump(mode="json")
+    old["asked"] = {"clusters": ["near"], "rate_limit": "", "skipped_checks": ["rows"]}
+    read = RunReport.model_validate_json(json.dumps(old)).asked
+    assert read == RunRequest(clusters=("near",), rate_limit="", skip_checks=("rows",))
+    assert RunReport.model_validate_json(json.dumps(old | {"asked": None})).asked == RunRequest()
 
 
 def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine() -> None:
@@ -179,6 +199,6 @@ def test_the_terminal_asks_and_runs_again_with_the_answer(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda *_: sys.stdin.readline().strip())
     again, folder = answered(job, report) or pytest.fail("it was answered")
-    assert again.skip_checks == ("rows",)
-    assert (again.skip_reason or "").startswith("Skip the failed checks: a drill (")
+    assert again.request.skip_checks == ("rows",)
+    assert (again.request.skip_reason or "").startswith("Skip the failed checks: a drill (")
     assert folder.run_id == again.run_id != "r"

@@ -15,7 +15,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Invalidation
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
 from shipper.report.results import CheckResult, Coverage
-from shipper.runner import CLOSED_GATE
+from shipper.request import CLOSED_GATE, RunRequest
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 from tests.doubles.memory_log import MemoryLog
@@ -48,7 +48,7 @@ def earlier(
     client = SimpleNamespace(present_ids=lambda topics: {})
     about: Any = SimpleNamespace(
         window=window, own_runs_uri=str(tmp_path), pipeline=pipeline_of(),
-        connections=lambda _: SimpleNamespace(client=client), is_trial=False, skip_checks=(),
+        connections=lambda _: SimpleNamespace(client=client), is_trial=False, request=RunRequest(),
     )  # fmt: skip
     vars(about).update(context)
     plan: Any = SimpleNamespace(files_for=lambda _: [])
@@ -97,7 +97,9 @@ def reshipped(by: int) -> MemoryLog:
     return log
 
 
-@pytest.mark.parametrize("opened", [{"skip_checks": (CLOSED_GATE,)}, {"records": reshipped(9)}])
+@pytest.mark.parametrize(
+    "opened", [{"request": RunRequest(skip_checks=(CLOSED_GATE,))}, {"records": reshipped(9)}]
+)
 def test_a_person_or_a_reship_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))

@@ -26,6 +26,7 @@ from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanRe
 from shipper.report.results import Coverage, DeliveryGateResult, RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
+from shipper.request import RunRequest
 from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
@@ -65,7 +66,7 @@ def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too
         (("run", "--json"), "Missing argument"),
         (
             ("run", "web", "--window", "2026-11-01/2026-11-02", "--reship", "--json"),
-            "Give the reason in --reason",
+            "Give the reason in `--reason`",
         ),
         (("run", "web", "--json"), "no window was given. Give --window START/END, or --last"),
         (("plan", "web", "--last", "--json"), "has no `schedule`"),
@@ -93,7 +94,7 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) ->
         "t\nclusters: [near]\n"
     )
     (config / "pipelines" / "web.yaml").write_text(text)
-    job, _ = new_job("web", None, config, (), last=True)
+    job, _ = new_job("web", None, config, (), RunRequest(), last=True)
     age = dt.datetime.now(dt.UTC) - job.window_end
     assert job.window_end - job.window_start == dt.timedelta(minutes=10)
     assert dt.timedelta(minutes=25) <= age <= dt.timedelta(minutes=36)

@@ -28,10 +28,11 @@ from shipper.report.results import (
     ShipResult,
     Uncovered,
 )
-from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
+from shipper.request import RunRequest
 from shipper.windows.window import Window
 from tests.samples.reports import shipped
 from tests.samples.results import common
@@ -62,7 +63,7 @@ class Runs:
         closed: bool = False,
         back_to: int | None = None,
         left: Collection[Uncovered] = (),
-        asked: Asked | None = None,
+        asked: RunRequest | None = None,
     ) -> None:
         self.count += 1
         folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")

@@ -16,7 +16,8 @@ from in_process import Command
 from shipper.processes import ProcessId
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
-from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.runner import REPORT
 from shipper.windows.window import Window
 from tests.samples.results import common
@@ -36,13 +37,13 @@ def world(tmp_path: Path) -> World:
 def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFolder:
     """What a run to `near` alone leaves that is killed after its plan."""
     folder = RunFolder(str(world.runs), "web", at(0), at(1), RUN)
-    asked = Asked(clusters=["near"], other_clusters=["far"])
+    asked = RunRequest(clusters=["near"], other_clusters=["far"])
     folder.write("plan", PlanResult(**common(Window(at(0), at(1)), RUN), asked=asked))
     note = {
         "host": host or socket.gethostname(),
         "pid": process.pid,
         "started": process.started,
-        "to_clusters": ["near"],
+        "clusters": ["near"],
     }
     path = world.index.with_name("shipments.sqlite.running") / "web" / f"{RUN}.json"
     path.parent.mkdir(parents=True)
@@ -75,7 +76,7 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command(
     assert report is not None, said
     assert (report.status, report.ships) == ("failed", [])
     assert str(report.error).startswith("step gate_source left no result")
-    assert report.asked == Asked(clusters=["near"], other_clusters=["far"])
+    assert report.asked == RunRequest(clusters=["near"], other_clusters=["far"])
     assert RUN not in gaps(), "it is told once"
 
 

@@ -19,6 +19,7 @@ from shipper.ledger.records import CHUNKS, Alias, ChunkKey
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
 from shipper.report.plan_result import Beginning, PlannedFile
+from shipper.request import RunRequest
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of, pipeline_of
@@ -70,7 +71,9 @@ def planned(path: str, size: int = 2000, modified_ms: int = 5, **fields: Any) ->
 
 def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source: Any) -> Any:
     pipeline = pipeline_of(source={"path": "/logs/", **of_source})
-    context = SimpleNamespace(pipeline=pipeline, reship=False, engine=source, phases=Phases())
+    context = SimpleNamespace(
+        pipeline=pipeline, request=RunRequest(), engine=source, phases=Phases()
+    )
     ledger = LedgerLog(topic, cluster_of(), "web")  # type: ignore[arg-type]
     client = SimpleNamespace(present_ids=lambda topics: dict.fromkeys(topics, ""))
     chunks = ledger.look(ask_state({file.path for file in files})).chunks

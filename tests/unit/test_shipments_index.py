@@ -18,8 +18,9 @@ from shipper.driver.context import RunContext
 from shipper.driver.run import run_step
 from shipper.errors import ConfigError
 from shipper.report.results import CheckResult
-from shipper.report.run_folder import Asked, RunFolder
+from shipper.report.run_folder import RunFolder
 from shipper.report.window_state import STATES
+from shipper.request import RunRequest
 from shipper.runner import REPORT
 from shipper.shipments.feed import index_path, look, look_is_due
 from shipper.shipments.grid import _FINDING, DAY, grid
@@ -152,7 +153,7 @@ def test_a_dry_run_leaves_the_window_as_it_was(world: World) -> None:
     world.feed(run_report(0, failed=("near",)))
     dry = run_report(0, "dry", after=3)
     for part in (dry, dry.plan):
-        part.asked = Asked(plan_only=True)
+        part.asked = RunRequest(plan_only=True)
     dry.gate_source, dry.ships, dry.delivery_gates = None, [], []
     world.feed(dry)
     assert states(world, 1, now=4) == ["failed"]

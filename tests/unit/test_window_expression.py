@@ -10,6 +10,7 @@ from in_process import Command
 
 from shipper.cli.run_options import new_job
 from shipper.errors import WindowError
+from shipper.request import RunRequest
 from shipper.windows.expression import parse_expression
 
 NOW = dt.datetime(2026, 11, 1, 12, 34, 56, 789, tzinfo=dt.UTC)
@@ -130,7 +131,7 @@ def pipeline(config: Path) -> Path:
 
 
 def test_a_relative_window_is_that_of_the_schedules_clock(pipeline: Path) -> None:
-    job, _ = new_job("web", "yesterday", pipeline, ())
+    job, _ = new_job("web", "yesterday", pipeline, (), RunRequest())
     assert (job.window_start.hour, job.window_start.minute) == (18, 30)
     assert job.window_end - job.window_start == dt.timedelta(days=1)
 
