@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, Field, field_validator
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import Replay
+from shipper.config.replay_request import Replay
 from shipper.config.rules import Model, suggestion
 from shipper.config.units import RATE_PATTERN, parse_rate
 

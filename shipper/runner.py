@@ -30,7 +30,7 @@ from shipper.config import resolve_uri
 from shipper.config.environment import GIVEN_VARIABLE
 from shipper.config.load import load_platform, references
 from shipper.config.pipeline import Pipeline
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
 from shipper.request import RunRequest, apply_request
@@ -42,7 +42,7 @@ READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "ship
 
 #: Pseudo-step: reports what it finds, and does nothing. See spark_jobs/look.py.
 LOOK = "look"
-#: Pseudo-step: reports what becomes of samples of tests. See spark_jobs/samples.py.
+#: Pseudo-step: reports what becomes of samples of tests. See spark_jobs/read_samples.py.
 SAMPLES = "samples"
 #: Place of an executor's Python, from its working folder, when the job brings an archive: Spark
 #: unpacks it there under this name.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from shipper.cache import cache_folder
 from shipper.config.pipeline import Pipeline
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.config.s3 import DEFAULTS
 from shipper.jars import LOCKS, resolve_jars
 from shipper.terminal import say

@@ -38,7 +38,7 @@ from shipper_airflow.dags.build import (
 )
 from shipper_airflow.dags.faults import LastGood
 from shipper_airflow.dags.notice import check_notifiers
-from shipper_airflow.dags.operators import PARAMS, WholeRun
+from shipper_airflow.dags.task_operators import PARAMS, WholeRun
 from shipper_airflow.place import config_dir
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from shipper.errors import WindowError
 from shipper.report.markup import moment
 from shipper.shipments.index import Known, Span
 from shipper.shipments.unreported import StartedRun
-from shipper_airflow.window import window_of_run
+from shipper_airflow.run_window import window_of_run
 
 _STATES = (DagRunState.QUEUED, DagRunState.RUNNING, DagRunState.FAILED)
 _MOST = 5_000

@@ -12,9 +12,9 @@ from pendulum import DateTime, Duration, instance
 
 from shipper import runtime
 from shipper.config.schedule import Schedule
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import partition_key
-from shipper_airflow.window import in_utc
+from shipper_airflow.run_window import in_utc
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -25,7 +25,7 @@ def _now() -> DateTime:
 
 
 class Windows(CronDataIntervalTimetable):
-    """Windows by a cron expression: those of :class:`shipper.windows.schedule.Ticks`. The run of a
+    """Windows by a cron expression: those of :class:`shipper.windows.ticks.Ticks`. The run of a
     window begins when the window's last files have settled, so that no task has to wait for them.
 
     A logical date that is a tick names the window that begins there, in scheduled and in manual

@@ -25,7 +25,7 @@ from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import replayed
+from shipper.config.replay_request import replayed
 from shipper.driver.clusters import Clusters
 from shipper.driver.kerberos import refuse_executors_without_login
 from shipper.errors import JarsUnavailable, JavaUnavailable, ShipperError, UsageError
@@ -46,7 +46,7 @@ from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, say
 from shipper.windows.window import parse_window
 from spark_jobs import class_data
-from spark_jobs.java import begin_java
+from spark_jobs.jvm import begin_java
 from spark_jobs.settings import set_environment, spark_settings
 
 #: Time to stop: a little less than the caller's patience.
@@ -153,7 +153,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from shipper.driver.killed import noted
     from shipper.driver.run import run_steps
     from shipper.report.run_folder import RunFolder
-    from spark_jobs.engine import SparkEngine
+    from spark_jobs.spark_engine import SparkEngine
 
     runs_uri = asked.results_uri(resolve_uri(arguments.config, pipeline.runs_uri))
     judges = GATE_SOURCE in steps and not all(map(is_count, pipeline.gates.source))
@@ -224,8 +224,8 @@ def check_sql(config_dir: Path, only: str | None = None) -> int:
 def read_samples(config_dir: Path) -> int:
     """Read the samples that standard input lists as JSON (:class:`SampleToRead`), and print what
     became of each (:class:`ReadSample`). Return 0 also for those that cannot be read."""
-    from shipper.report.preview import SampleToRead
-    from spark_jobs.samples import read
+    from shipper.report.preview_result import SampleToRead
+    from spark_jobs.read_samples import read
     from spark_jobs.session import session
 
     samples = [SampleToRead.model_validate(each) for each in json.load(sys.stdin)]

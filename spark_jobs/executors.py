@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from shipper import runtime
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.terminal import say
 
 _LOOKS_EVERY_SECONDS, _FIRST_SECONDS, _AGAIN_SECONDS = 1.0, 3.0, 30.0

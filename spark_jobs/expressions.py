@@ -13,10 +13,10 @@ from pyspark.sql import functions as F
 from shipper.config import locate
 from shipper.config.content_checks import InWindowCheck, JsonCheck, MatchesCheck, RecordCheck
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import Parse
+from shipper.config.record_mapping import Parse
 from shipper.config.rules import original, sql_column
 from shipper.errors import ConfigError
-from spark_jobs.avro import schema_fault
+from spark_jobs.avro_column import schema_fault
 from spark_jobs.frame import LINES, with_window
 from spark_jobs.reason import first_line
 from spark_jobs.sql_rules import Analysed, regex_fault, why_not_analysed

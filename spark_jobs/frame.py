@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, ByteType, LongType, StringType, StructField, StructType
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import UNROUTABLE, Parse, Route
+from shipper.config.record_mapping import UNROUTABLE, Parse, Route
 from shipper.config.rules import (
     PathTime,
     pattern_of_source,
@@ -36,8 +36,8 @@ from shipper.worker.marks import (
     SUM,
     SWALLOWED,
 )
-from spark_jobs.avro import AvroValues, header, struct_as_json
-from spark_jobs.redact import redaction
+from spark_jobs.avro_column import AvroValues, header, struct_as_json
+from spark_jobs.redact_column import redaction
 
 #: Names that no column of a pipeline can have. The parsed line stands in a column of its own, so
 #: that it is parsed once.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.java import file_gateway
+from spark_jobs.jvm import file_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

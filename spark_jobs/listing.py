@@ -14,8 +14,8 @@ from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
 from shipper.driver.engine import FoundFile, Listed, ToSum
 from shipper.driver.files import UNFINISHED, ListedFile
-from shipper.driver.formats import HEAD_BYTES as FORMAT_BYTES
-from shipper.driver.formats import (
+from shipper.driver.recognition import HEAD_BYTES as FORMAT_BYTES
+from shipper.driver.recognition import (
     PLAIN,
     content_problem,
     is_named_as_text,

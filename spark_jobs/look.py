@@ -18,11 +18,11 @@ from shipper.errors import ShipperError, SourceError
 from shipper.report.plan_result import PlannedFile
 from shipper.windows.window import Window, source_paths
 from spark_jobs import class_data
-from spark_jobs.engine import SparkEngine
 from spark_jobs.hadoop import Hadoop
-from spark_jobs.java import begin_java
+from spark_jobs.jvm import begin_java
 from spark_jobs.reason import first_line, of_exception
 from spark_jobs.settings import set_environment, spark_settings
+from spark_jobs.spark_engine import SparkEngine
 
 _MOST_FILES = 10_000
 

@@ -24,7 +24,7 @@ from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults
 from spark_jobs.frame import blocks, gate_frame, records
 from spark_jobs.hadoop import Hadoop
-from spark_jobs.java import begin_java, java_process
+from spark_jobs.jvm import begin_java, java_process
 from spark_jobs.listing import list_files, look_at, qualified_folder
 from spark_jobs.reader import LineLimits, count_records, reading
 from spark_jobs.session import session

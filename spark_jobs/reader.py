@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from shipper.config.formats import Csv
 from shipper.config.pipeline import Pipeline
-from shipper.driver.formats import PLAIN
 from shipper.driver.pieces import FilePiece, PieceReport, uri_of
+from shipper.driver.recognition import PLAIN
 from spark_jobs import packed
-from spark_jobs.java import afterwards
+from spark_jobs.jvm import afterwards
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

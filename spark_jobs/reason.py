@@ -22,7 +22,7 @@ from shipper.config.rules import suggestion
 from shipper.driver import kerberos
 from shipper.driver.engine import Cause
 from shipper.errors import ShipperError, why_system
-from spark_jobs.java import java_process
+from spark_jobs.jvm import java_process
 
 _LONGEST = 400
 _JAVA_ENDS_WITHIN_SECONDS = 5.0

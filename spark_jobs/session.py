@@ -21,7 +21,7 @@ from shipper.runner import why_no_spark
 from shipper.terminal import say
 from spark_jobs.executors import watch_executors
 from spark_jobs.hadoop import tell
-from spark_jobs.java import afterwards, java_process, spark_gateway
+from spark_jobs.jvm import afterwards, java_process, spark_gateway
 from spark_jobs.settings import set_environment, spark_settings
 
 _STOPS = "stop pyspark"

@@ -12,11 +12,11 @@ from pathlib import Path
 from shipper import s3a
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.driver.dispositions import has_sql
 from shipper.runner import carried, task_python
-from spark_jobs.java import log_settings
 from spark_jobs.java_command import spark_home
+from spark_jobs.jvm import log_settings
 
 #: A worker fills and frees tens of megabytes a second. glibc gives freed memory back to the kernel
 #: at once, and 4 kB at a time is a fault for each page when it is taken again: up to 75,000 faults

@@ -13,8 +13,8 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import LIMIT_SECONDS, SKIPPED, CheckList, Examined, examine
 from shipper.driver.doctor_cluster import examined
+from shipper.driver.doctor_runner import LIMIT_SECONDS, SKIPPED, CheckList, Examined, examine
 from shipper.errors import ShipperError
 from shipper.finding import Finding, fail, ok
 from shipper.report.markup import plural

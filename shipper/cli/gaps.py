@@ -24,7 +24,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
-from shipper.report.gaps import (
+from shipper.report.incomplete import (
     LastRun,
     find_gaps,
     merged,
@@ -41,7 +41,7 @@ from shipper.report.results import Gap
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import contains
 from shipper.windows.expression import FORMS
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 EPILOG = (

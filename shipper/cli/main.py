@@ -55,16 +55,16 @@ from shipper.config import (
 from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import locate_property, references
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.config.yaml_file import common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
+from shipper.report.report_schema import schema_texts
 from shipper.report.results import GateResult
 from shipper.report.run_view import run_view
-from shipper.report.schema import schema_texts
 from shipper.request import FORM, RunRequest
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, replace_unencodable_characters

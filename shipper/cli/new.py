@@ -22,7 +22,7 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.rules import NAME_PATTERN
 from shipper.errors import UsageError
 from shipper.report.markup import words
-from shipper.report.schema import schema_texts
+from shipper.report.report_schema import schema_texts
 from shipper.whole_files import output_file, refuse_existing
 
 app = new_app("new")

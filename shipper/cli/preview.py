@@ -20,7 +20,7 @@ from shipper.config import load_pipeline
 from shipper.errors import StepResultError
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
-from shipper.report.preview import PreviewedLine, PreviewResult
+from shipper.report.preview_result import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.tested import moment
 from shipper.request import RunRequest

@@ -24,7 +24,7 @@ from shipper.cli.console import (
     print_json,
 )
 from shipper.cli.open_ledger import OpenLedger, moment_text, open_ledgers, open_one
-from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
+from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import InQuarantine, KeptValues, RecordPosition, in_quarantine
 from shipper.report.markup import plural
 from shipper.terminal import visible

@@ -18,7 +18,7 @@ from shipper.cli.run_options import asked_window
 from shipper.cli.show import run_to_report
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import Replay, replayed
+from shipper.config.replay_request import Replay, replayed
 from shipper.config.units import parse_rate
 from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay

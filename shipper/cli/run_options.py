@@ -34,7 +34,7 @@ from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest, contradiction
 from shipper.windows.expression import FORMS, is_relative, parse_expression
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
 MetricsPath = Annotated[

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shipper.config.formats import Format
-from shipper.driver.formats import (
+from shipper.driver.recognition import (
     BZIP2,
     GZIP,
     HEAD_BYTES,

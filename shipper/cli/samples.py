@@ -12,9 +12,9 @@ from pathlib import Path
 
 from shipper import runner
 from shipper.config.load import references
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.errors import ConfigError, StepResultError, UsageError
-from shipper.report.preview import ReadSample, SampleToRead
+from shipper.report.preview_result import ReadSample, SampleToRead
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from shipper.cli.samples import SampleContent, read_samples
 from shipper.config.cases import cases_path, load_cases
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import TOO_LARGE, UNENCODABLE
+from shipper.config.record_mapping import TOO_LARGE, UNENCODABLE
 from shipper.config.rules import resolve_uri
 from shipper.config.yaml_file import LARGEST_BYTES, LONGEST_TEXT
 from shipper.errors import UsageError
-from shipper.report.preview import PreviewedLine
+from shipper.report.preview_result import PreviewedLine
 from shipper.report.tested import moment
 from shipper.whole_files import output_file, refuse_existing
 

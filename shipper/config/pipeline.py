@@ -41,7 +41,7 @@ from shipper.config.formats import (
 )
 from shipper.config.formats import deciding as deciding_format
 from shipper.config.properties import deciding
-from shipper.config.records import (
+from shipper.config.record_mapping import (
     GIVEN_COLUMNS,
     Quarantine,
     Records,
@@ -65,7 +65,7 @@ from shipper.config.rules import (
     refuse,
     source_fault,
 )
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.config.s3 import S3
 from shipper.config.schedule import Schedule
 from shipper.config.units import Bytes, Seconds, format_duration

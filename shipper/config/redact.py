@@ -1,5 +1,5 @@
 """Model of `records.redact`: rules that remove text from a record before it leaves.
-jvm/shipper/redact applies them, spark_jobs.redact calls it."""
+jvm/shipper/redact applies them, spark_jobs.redact_column calls it."""
 
 from __future__ import annotations
 

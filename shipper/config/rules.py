@@ -99,8 +99,8 @@ PATTERN_MEANINGS = {
 #: A glob on names of tar archives, packed or not.
 TAR = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz)$")
 _MOST_NAMES_SHOWN = 20
-#: In the name of a replay (:mod:`shipper.config.replay`), between the pipeline's name and the
-#: replay's id; no pipeline's own has a dot.
+#: In the name of a replay (:mod:`shipper.config.replay_request`), between the pipeline's name and
+#: the replay's id; no pipeline's own has a dot.
 REPLAY_INFIX = ".replay."
 
 

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from shipper.config.records import UNREADABLE, Quarantine
+from shipper.config.record_mapping import UNREADABLE, Quarantine
 from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions

@@ -25,7 +25,7 @@ from shipper.report.phases import Phases
 from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
 from shipper.types import FileId
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 

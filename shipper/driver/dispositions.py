@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from shipper.config.content_checks import ContentCheck, RecordCheck, RowsCheck, SourceCheck
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import UNENCODABLE, UNPARSEABLE
+from shipper.config.record_mapping import UNENCODABLE, UNPARSEABLE
 
 
 def rules(pipeline: Pipeline) -> tuple[str, ...]:

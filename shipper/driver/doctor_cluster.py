@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from shipper import runtime
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
-from shipper.driver.doctor import Check, CheckList, Examined, skipped
 from shipper.driver.doctor_machine import latest_window
+from shipper.driver.doctor_runner import Check, CheckList, Examined, skipped
 from shipper.driver.schemas import schema_problem
 from shipper.driver.topic_settings import contradictions
 from shipper.errors import ClusterError

@@ -21,15 +21,15 @@ from shipper import runner, runtime
 from shipper.cache import cache_folder
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
-from shipper.config.runner import Runner
-from shipper.driver.doctor import Check, Examined, skipped
+from shipper.config.runner_options import Runner
+from shipper.driver.doctor_runner import Check, Examined, skipped
 from shipper.driver.kerberos import REMEDY_OF_STANDALONE, why_executors_get_no_login
 from shipper.errors import JavaUnavailable, why_system
 from shipper.finding import Finding, fail, ok, warn
 from shipper.java import INSTALL, find_java
 from shipper.report.markup import plural
 from shipper.whole_files import file_system, write_whole
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 2 * 10**9, 10**8

@@ -1,8 +1,8 @@
 """Interface between the driver and the engine that reads: all that a run asks of Spark and Java,
 and all that comes back.
 
-``spark_jobs.engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has one
-that makes records instead of reading them.
+``spark_jobs.spark_engine.SparkEngine`` is the implementation; ``tests/chaos/ship_numbered.py`` has
+one that makes records instead of reading them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shipper.errors import ShipperError
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
-    from shipper.report.preview import PreviewedLine
+    from shipper.report.preview_result import PreviewedLine
     from shipper.report.results import CheckResult
     from shipper.types import FileId
     from shipper.windows.window import Window

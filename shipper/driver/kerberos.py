@@ -8,7 +8,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from shipper.config.runner import Runner
+from shipper.config.runner_options import Runner
 from shipper.errors import UsageError
 
 CODE = "SHIP-313"

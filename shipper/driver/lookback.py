@@ -21,7 +21,7 @@ from shipper import runtime
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions
 from shipper.driver.files import ListedFile
-from shipper.report.gaps import beginnings
+from shipper.report.incomplete import beginnings
 from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import LeftOut, LookedBack
 from shipper.types import FileId

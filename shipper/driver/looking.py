@@ -15,7 +15,7 @@ from shipper.config.pipeline import Source
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Original, Originals, distance, rotated_from
 from shipper.driver.engine import FoundFile, ToSum
-from shipper.driver.formats import PLAIN
+from shipper.driver.recognition import PLAIN
 from shipper.driver.recreated import judge
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks

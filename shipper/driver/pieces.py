@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from shipper.driver.files import split_hash, split_starts
-from shipper.driver.formats import PLAIN
+from shipper.driver.recognition import PLAIN
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 

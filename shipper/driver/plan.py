@@ -56,7 +56,7 @@ from shipper.report.plan_result import (
 from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16

@@ -13,15 +13,15 @@ from shipper.config import load_platform
 from shipper.driver.context import RunContext
 from shipper.error_codes import UNEXPECTED, with_code
 from shipper.errors import ShipperError, UsageError
-from shipper.report.gaps import gaps_before
 from shipper.report.horizon import prune
+from shipper.report.incomplete import gaps_before
 from shipper.report.late import fresh_until
 from shipper.report.markup import words
 from shipper.report.message import details, summary
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlanResult
-from shipper.report.preview import PreviewResult
+from shipper.report.preview_result import PreviewResult
 from shipper.report.results import (
     DeliveryGateResult,
     GateResult,
@@ -190,7 +190,7 @@ def _call(
 
         return gate_source(context, started_at)
     if name == PREVIEW:
-        from shipper.driver.preview import preview
+        from shipper.driver.preview_step import preview
 
         return preview(context, cluster, started_at)
     if name == REPORT:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shipper.driver.context import RunContext
 from shipper.driver.engine import Engine, Scan
-from shipper.driver.progress import Progress
+from shipper.driver.ledger_progress import Progress
 from shipper.errors import DeliveryError, ShipperError, Superseded, error_named
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog

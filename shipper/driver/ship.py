@@ -26,11 +26,11 @@ from shipper.driver.decide import (
     shipped_under_another,
 )
 from shipper.driver.engine import Scan
-from shipper.driver.formats import PLAIN
 from shipper.driver.gate import listed
 from shipper.driver.looking import look_into
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Preflight, preflight
+from shipper.driver.recognition import PLAIN
 from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.scan import scan

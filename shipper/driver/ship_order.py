@@ -9,9 +9,9 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import crosses_in_blocks, fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
-from shipper.driver.formats import PLAIN, UNREADABLE
 from shipper.driver.pieces import starts_of
 from shipper.driver.preflight import Preflight
+from shipper.driver.recognition import PLAIN, UNREADABLE
 from shipper.errors import SourceError
 from shipper.ledger.fold import SplitState
 from shipper.ledger.records import CHUNKS

@@ -10,8 +10,8 @@ from shipper.config.formats import TABLES
 from shipper.config.units import plural
 from shipper.driver import kerberos
 from shipper.driver.context import RunContext
-from shipper.driver.formats import PLAIN, UNREADABLE, is_named_as_text
 from shipper.driver.pieces import FilePiece, PieceReport
+from shipper.driver.recognition import PLAIN, UNREADABLE, is_named_as_text
 from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
 from shipper.terminal import say

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Throt
 
 from shipper import runtime
 from shipper.config.units import plural
+from shipper.kafka.batch_call import PackedProduce, library, state_of
 from shipper.kafka.connection import (
     HEARD_ALWAYS,
     SLICE_SECONDS,
@@ -28,7 +29,6 @@ from shipper.kafka.connection import (
     slice_of,
     to_fault,
 )
-from shipper.kafka.packed import PackedProduce, library, state_of
 from shipper.types import Header
 
 log = logging.getLogger("shipper.kafka")

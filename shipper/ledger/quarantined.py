@@ -1,5 +1,5 @@
 """Records in quarantine, by the ledger. The records themselves are in the quarantine topics, with
-the headers of :mod:`shipper.ledger.quarantine`."""
+the headers of :mod:`shipper.ledger.quarantine_headers`."""
 
 from __future__ import annotations
 

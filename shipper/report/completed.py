@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from shipper.config.pipeline import Pipeline
 from shipper.report.coverage import tick_of, tick_window
-from shipper.report.gaps import REPORT_WINDOWS, RecordsByDay, on_cluster
+from shipper.report.incomplete import REPORT_WINDOWS, RecordsByDay, on_cluster
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CompleteWindow, DeliveryGateResult, FileAccount, ShipResult
 from shipper.report.window_records import read_records, records_of
 from shipper.report.window_state import contains, window_state
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 

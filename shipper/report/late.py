@@ -23,7 +23,7 @@ from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
 from shipper.errors import StepResultError
 from shipper.report.coverage import committed_at
-from shipper.report.gaps import merged, on_cluster
+from shipper.report.incomplete import merged, on_cluster
 from shipper.report.markup import plural
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
@@ -34,7 +34,7 @@ from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import left_in
 from shipper.runner import REPORT
 from shipper.whole_files import write_whole
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
 Event = Literal["late", "failure", "trouble", "standstill", "gap"]

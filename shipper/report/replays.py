@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from shipper.config.replay import Replay
+from shipper.config.replay_request import Replay
 from shipper.errors import StepResultError
 from shipper.report.run_folder import find_kept
 from shipper.whole_files import write_whole

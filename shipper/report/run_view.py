@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shipper.config.records import UNREADABLE
+from shipper.config.record_mapping import UNREADABLE
 from shipper.finding import Finding, fail, ok, sentence, warn
 from shipper.report.cluster_view import ClusterView, State, cluster_views, disagreement
 from shipper.report.markup import number, plural, utc, words

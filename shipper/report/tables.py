@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.cluster_view import ClusterView, disagreement
-from shipper.report.gaps import merged
+from shipper.report.incomplete import merged
 from shipper.report.markup import number, plural
 from shipper.report.results import CheckResult, Count, FileAccount, GateResult, RunReport
 from shipper.report.run_view import checks, gates

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from shipper.config.cases import CaseFile, Expectation
-from shipper.report.preview import PreviewedLine, ReadSample
+from shipper.report.preview_result import PreviewedLine, ReadSample
 from shipper.report.run_folder import Result
 
 ComparedField = Literal["record", "outcome", "topic", "key", "value", "headers", "timestamp"]

@@ -39,7 +39,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.templates import environment
 from shipper.report.window_state import SHIPPED, SHIPPING, STATES, WAITING
 from shipper.shipments import view as drawing
-from shipper.shipments.cluster import cluster_page
+from shipper.shipments.cluster_page import cluster_page
 from shipper.shipments.detail import delay, detail, judged
 from shipper.shipments.index import Index, IndexUnusable, Known
 from shipper.shipments.overview import overview, row_of, stretch

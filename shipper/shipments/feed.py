@@ -17,8 +17,8 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
 from shipper.errors import ConfigError, ShipperError
-from shipper.report.gaps import read_beginnings, read_last_run
 from shipper.report.horizon import horizon
+from shipper.report.incomplete import read_beginnings, read_last_run
 from shipper.report.run_folder import names_in
 from shipper.report.window_records import read_files, record_files
 from shipper.shipments.index import Index, IndexUnusable, Known

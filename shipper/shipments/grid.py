@@ -22,11 +22,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from shipper.config.schedule import Schedule
-from shipper.report.gaps import stands_still
+from shipper.report.incomplete import stands_still
 from shipper.report.window_state import SHIPPING, STATES, TROUBLE, state_at, state_under_way
 from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans_of
 from shipper.shipments.unreported import Scheduler, state_of, without_report
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 Cell = tuple[int, int, int]

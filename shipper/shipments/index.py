@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
 from shipper.report.coverage import touches
-from shipper.report.gaps import LastRun, RecordsByDay
+from shipper.report.incomplete import LastRun, RecordsByDay
 from shipper.report.late import due
 from shipper.report.window_records import RecordFile, WindowRecord
 from shipper.report.window_state import (
@@ -44,7 +44,7 @@ from shipper.report.window_state import (
     contains,
     window_state,
 )
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 
 Span = tuple[int, int]

@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import missing_date_parts
 from shipper.errors import WindowError
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import source_paths
 
 _LOOKED_AT = 8

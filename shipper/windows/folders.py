@@ -10,7 +10,7 @@ from typing import Protocol
 
 from shipper.errors import WindowError
 from shipper.types import FileId
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import MAX_FOLDERS, Window, source_paths, to_ms
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shipper import runtime
-from shipper.config.records import (
+from shipper.config.record_mapping import (
     TIMESTAMP,
     TOO_LARGE,
     TOO_MANY_TOPICS,

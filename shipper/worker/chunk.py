@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shipper.kafka.packed import PackedArray
+from shipper.kafka.batch_call import PackedArray
 from shipper.ledger.records import ChunkValue
 from shipper.types import Header
 

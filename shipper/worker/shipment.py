@@ -20,7 +20,7 @@ from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk_key, encode_chunk_value
 from shipper.ledger.fold import covered
 from shipper.ledger.intervals import MOST_RUNS, Interval, IntervalSet, encode_ordinals
-from shipper.ledger.quarantine import QuarantineHeaders
+from shipper.ledger.quarantine_headers import QuarantineHeaders
 from shipper.ledger.records import ChunkKey, ChunkValue, Entry, spark_hash
 from shipper.types import Decided, Header, SplitId
 from shipper.worker.assign import Assignment, RecordLimits, Rejection, Rows, assign, unshippable

@@ -55,7 +55,7 @@ from shipper_airflow.dags.notice import (
     run_is_late,
     run_timed_out,
 )
-from shipper_airflow.dags.operators import (
+from shipper_airflow.dags.task_operators import (
     RESOLVE_WINDOW,
     RUN,
     AskingGate,

@@ -44,7 +44,7 @@ from shipper.runner import REPORT
 from shipper.windows.window import Window
 from shipper_airflow.dags.faults import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
-from shipper_airflow.dags.operators import (
+from shipper_airflow.dags.task_operators import (
     FAILURE,
     RESOLVE_WINDOW,
     folder_of,
@@ -54,7 +54,7 @@ from shipper_airflow.dags.operators import (
 )
 from shipper_airflow.dags.together import Together, common_cause, forget, waiting
 from shipper_airflow.notifiers import find_fault, notifier_class
-from shipper_airflow.window import window_of_run
+from shipper_airflow.run_window import window_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -322,7 +322,7 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
 def _standstill(pipeline: Pipeline, config_dir: Path) -> str | None:
     """Return the sentence for a schedule that stands still, as behind a run that hangs."""
-    from shipper.report.gaps import read_last_run, stands_still, standstill_in_words
+    from shipper.report.incomplete import read_last_run, stands_still, standstill_in_words
 
     try:
         runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
@@ -452,7 +452,7 @@ def _look_back(
 ) -> None:
     """Look back once a run has ended: tell which windows of the schedule are late, the run's own
     and those before it."""
-    from shipper.report.gaps import read_last_run
+    from shipper.report.incomplete import read_last_run
     from shipper.report.late import delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, _now()

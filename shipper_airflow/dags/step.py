@@ -238,7 +238,7 @@ def failed_tasks(context: Context, prefix: str = "") -> list[str]:
     run. Airflow knows of failures that no result has: a task may die after it wrote its result.
     ``prefix``: of the tasks in question, in a DAG that has others too."""
     ti, run_id = context["ti"], context["run_id"]
-    from shipper_airflow.dags.operators import map_index_of  # which imports Airflow
+    from shipper_airflow.dags.task_operators import map_index_of  # which imports Airflow
 
     mapped = map_index_of(ti)
     found = ti.get_task_states(dag_id=ti.dag_id, map_index=mapped, run_ids=[run_id])

@@ -14,11 +14,11 @@ from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates.content import ROWS, WHERE, Measured, Scope, measured
 from spark_jobs.gates.figures import CheckFigures, Unjudged, judged
-from spark_jobs.gates.listing import look
+from spark_jobs.gates.listing_checks import look
 from spark_jobs.gates.suite import judge_suite
 
 if TYPE_CHECKING:
-    from spark_jobs.gates.view import SourceView
+    from spark_jobs.gates.source_view import SourceView
 
 _MOST_FILES = 3
 

@@ -20,7 +20,7 @@ from spark_jobs.session import quiet
 if TYPE_CHECKING:
     import pandas as pd
 
-    from spark_jobs.gates.view import SourceView
+    from spark_jobs.gates.source_view import SourceView
 
 #: Of a result, what is no value of a record.
 _FIGURES = frozenset(

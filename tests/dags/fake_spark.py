@@ -23,7 +23,7 @@ from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
 from shipper.config.pipeline import Pipeline
 from shipper.report.completed import completed
-from shipper.report.gaps import gaps_before
+from shipper.report.incomplete import gaps_before
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import (

@@ -13,7 +13,7 @@ from dag_world import CLUSTER, Config, bag_of
 
 from shipper.config import load_pipeline
 from shipper.driver import doctor_machine
-from shipper.driver.doctor import Examined
+from shipper.driver.doctor_runner import Examined
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 

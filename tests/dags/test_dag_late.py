@@ -16,7 +16,7 @@ from dag_world import Config, told
 
 from shipper import runtime
 from shipper.config import load_pipeline
-from shipper.report.gaps import beginnings, gaps_before
+from shipper.report.incomplete import beginnings, gaps_before
 from shipper.report.late import Told
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, RunReport, ShipResult

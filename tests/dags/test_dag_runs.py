@@ -133,7 +133,7 @@ def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave
 def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship() -> None:
     from airflow.sdk.api.datamodels._generated import DagRun as Seen
 
-    from shipper_airflow.dags.operators import reship_of
+    from shipper_airflow.dags.task_operators import reship_of
 
     asked = {
         "window_start": "2026-10-01T00:00:00Z",
@@ -336,7 +336,7 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
 ) -> None:
     from airflow.sdk.exceptions import AirflowRescheduleException
 
-    from shipper_airflow.dags.operators import ResolveWindow
+    from shipper_airflow.dags.task_operators import ResolveWindow
 
     now, hour = dt.datetime.now(dt.UTC), dt.timedelta(hours=1)
     pipeline = Pipeline.model_validate(

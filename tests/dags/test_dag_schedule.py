@@ -17,9 +17,9 @@ from sqlalchemy import delete, select
 from test_dag_bag import bag, serialized
 
 from shipper.config.schedule import Schedule
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
-from shipper_airflow.window import window_of_run
+from shipper_airflow.run_window import window_of_run
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 

@@ -9,7 +9,7 @@ import pytest
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
 from shipper.windows.window import Window
-from shipper_airflow.window import opens_at, window_of_run
+from shipper_airflow.run_window import opens_at, window_of_run
 
 Interval = tuple[dt.datetime | None, dt.datetime | None]
 NONE: Interval = None, None

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from shipper_tools.dev.ports import free_port
 from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
 
-from shipper.report.gaps import beginnings
+from shipper.report.incomplete import beginnings
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.results import RunReport
 from shipper.windows.window import Window

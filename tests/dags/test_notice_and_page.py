@@ -15,7 +15,7 @@ import pytest
 from dag_world import Config, told
 
 from shipper.config import load_pipeline
-from shipper.report.gaps import beginnings, gaps_before
+from shipper.report.incomplete import beginnings, gaps_before
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import cause_of, steps

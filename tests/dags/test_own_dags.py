@@ -324,7 +324,7 @@ def test_windows_may_come_from_a_task_before(shop: Shop, spark: FakeSpark) -> No
 def test_every_field_of_the_form_is_an_argument(shop: Shop, spark: FakeSpark) -> None:
     import inspect
 
-    from shipper_airflow.dags.operators import PARAMS
+    from shipper_airflow.dags.task_operators import PARAMS
     from shipper_airflow.operators import ShipOperator
 
     assert set(PARAMS) < inspect.signature(ShipOperator.__init__).parameters.keys()
@@ -369,6 +369,6 @@ def test_a_fault_of_our_own_code_is_not_tried_again(
         calls.append(error)
         raise {"TypeError": TypeError, "AttributeError": AttributeError}[error]("a fault")
 
-    monkeypatch.setattr("shipper_airflow.dags.operators.PipelineOperator.resolve", broken)
+    monkeypatch.setattr("shipper_airflow.dags.task_operators.PipelineOperator.resolve", broken)
     state, _ = shop.run('ShipOperator(task_id="ship", pipeline="web")')
     assert (state, len(calls)) == ("failed", 1)

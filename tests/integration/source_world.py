@@ -21,7 +21,7 @@ from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import CheckResult
 from shipper.runner import READER_JAR
 from spark_jobs.gates.source import judge_all
-from spark_jobs.gates.view import SourceView
+from spark_jobs.gates.source_view import SourceView
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import look_at
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from shipper_tools.dev.console_consumer import read_records
 
 from shipper.config.avro import Avro
-from spark_jobs.avro import AvroValues, schema_fault
+from spark_jobs.avro_column import AvroValues, schema_fault
 from tests.doubles.schema_registry import RegistryDouble
 
 from .world import WINDOW, World

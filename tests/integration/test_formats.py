@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.console_consumer import read_records
 
-from shipper.driver.formats import HEAD_BYTES, recognise
+from shipper.driver.recognition import HEAD_BYTES, recognise
 from tests.data import FORMATS, packed_log
 
 from .world import World, lines_of

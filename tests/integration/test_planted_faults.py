@@ -24,7 +24,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import DeliveryGateResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import parse_window
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 
 from .committed import read_messages
 from .world import WINDOW, World

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
-from shipper.driver.formats import HEAD_BYTES, recognise
 from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.driver.recognition import HEAD_BYTES, recognise
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
 from spark_jobs.hadoop import Hadoop

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from shipper_tools.dev.console_consumer import read_records
 
 from shipper.config.redact import Redaction
-from spark_jobs.redact import redaction
+from spark_jobs.redact_column import redaction
 from spark_jobs.session import session
 from tests.samples.config import pipeline_of
 

@@ -18,9 +18,9 @@ from shipper.errors import ConfigError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
-from spark_jobs.engine import SparkEngine
 from spark_jobs.expressions import refuse_unsafe_sql, sql_faults
 from spark_jobs.session import session
+from spark_jobs.spark_engine import SparkEngine
 
 pytestmark = [pytest.mark.spark]
 

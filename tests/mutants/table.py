@@ -419,7 +419,7 @@ MUTANTS = (
     Mutant(
         "name-decides-format",
         _FORMAT,
-        "shipper/driver/formats.py",
+        "shipper/driver/recognition.py",
         "    found = _by_magic(head)\n",
         "    found = _by_name(name)\n",
         "tests/unit/test_formats.py::test_what_the_bytes_do_not_make_certain_is_refused_with_the_reason",
@@ -449,7 +449,7 @@ MUTANTS = (
     Mutant(
         "java-called-after-a-signal",
         _LAST_CALL,
-        "spark_jobs/java.py",
+        "spark_jobs/jvm.py",
         "    except Stopped:\n        raise\n    except BaseException:\n        clean_up()\n",
         "    except BaseException:\n        clean_up()\n",
         "tests/unit/test_java_calls.py::test_a_call_that_a_signal_interrupted_is_the_last_on_its_connection",

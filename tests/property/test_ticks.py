@@ -34,7 +34,7 @@ from shipper.ledger.inventory import Entries, Inventory
 from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
-from shipper.report.gaps import find_gaps, read_beginnings
+from shipper.report.incomplete import find_gaps, read_beginnings
 from shipper.report.plan_result import (
     Beginning,
     ClusterPlan,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shipper.config.rules import check_source_placeholders
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window, source_paths, to_ms
 
 HOUR = dt.timedelta(hours=1)

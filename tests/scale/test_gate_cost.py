@@ -16,8 +16,8 @@ from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
 from shipper.runner import GATE_SOURCE, PLAN, SHIP, new_run_id
 from shipper.windows.window import parse_window
-from spark_jobs.engine import SparkEngine
 from spark_jobs.session import session
+from spark_jobs.spark_engine import SparkEngine
 from tests.integration.conftest import kafka  # noqa: F401
 from tests.integration.world import WINDOW, World
 

@@ -15,7 +15,7 @@ from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue
 from shipper.ledger.snapshot import LedgerFolder
-from shipper.report.gaps import beginnings
+from shipper.report.incomplete import beginnings
 from shipper.report.plan_result import PlanResult
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window

@@ -25,10 +25,10 @@ from shipper.ledger.inventory import Inventory
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
-from shipper.report.gaps import find_gaps, read_beginnings
+from shipper.report.incomplete import find_gaps, read_beginnings
 from shipper.report.results import Gap, RunReport
 from shipper.report.window_records import read_records
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 from tests.sim import ships
 from tests.sim.ships import Run, Wrong

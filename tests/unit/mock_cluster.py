@@ -39,7 +39,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _handle(client: object) -> int | None:
-    """Return the address of librdkafka's handle, see shipper.kafka.packed."""
+    """Return the address of librdkafka's handle, see shipper.kafka.batch_call."""
     return ctypes.c_void_p.from_address(id(client) + _HEADER_BYTES).value
 
 

@@ -11,7 +11,7 @@ from faults import names_in
 
 from shipper.config.cases import CaseFile, load_cases
 from shipper.errors import ConfigError
-from shipper.report.preview import PreviewedLine, ReadSample
+from shipper.report.preview_result import PreviewedLine, ReadSample
 from shipper.report.tested import CaseResult, compare
 
 PIPELINE = """\

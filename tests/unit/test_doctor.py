@@ -15,7 +15,7 @@ import pytest
 from shipper.cli import doctor as command
 from shipper.config.pipeline import Pipeline
 from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor import Check, CheckList, Examined, examine, skipped
+from shipper.driver.doctor_runner import Check, CheckList, Examined, examine, skipped
 from shipper.errors import ClusterRefuses
 from shipper.finding import Finding, fail, ok, warn
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.driver.formats import HEAD_BYTES, recognise
+from shipper.driver.recognition import HEAD_BYTES, recognise
 
 FILES = Path(__file__).parents[1] / "data" / "formats"
 

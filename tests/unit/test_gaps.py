@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
-from shipper.report.gaps import beginnings, find_gaps, gaps_before, merged, read_beginnings
+from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult, RecreatedTopic

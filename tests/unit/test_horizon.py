@@ -15,7 +15,7 @@ from shipper.cli.main import app
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.report import horizon
-from shipper.report.gaps import beginnings
+from shipper.report.incomplete import beginnings
 from shipper.report.late import Told
 from shipper.report.past_runs import find_retry_exclusions, run_ids, window_names
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, LeftFile, Uncovered

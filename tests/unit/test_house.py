@@ -40,6 +40,31 @@ def test_a_class_name_stands_once() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_a_modules_name_stands_once() -> None:
+    """A place in a message or a stack trace is found without its folder. A command's module is
+    named by the command, and `__main__` by Python."""
+    names = Counter(path.name for path in _modules(*_PACKAGES) if not path.name.startswith("__"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_functions_are_short_and_take_few_parameters() -> None:
+    """Those of a command are its options, and those of an operator are what a DAG file says."""
+    too_large = []
+    for path, tree in _modules(*_PACKAGES).items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            name, lines = f"{path.relative_to(_ROOT)}: {node.name}", node.end_lineno - node.lineno
+            taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            most = 6 + (bool(taken) and taken[0].arg in ("self", "cls"))
+            public = any("command" in ast.unparse(each) for each in node.decorator_list)
+            if path.name == "operators.py" and node.name == "__init__":
+                public = True
+            if lines >= 60 or (len(taken) > most and not public):
+                too_large.append(f"{name}: {lines + 1} lines, {len(taken)} parameters")
+    assert too_large == []
+
+
 _OF_RUNTIME = ("concurrent.futures", "queue", "secrets", "threading", "time")
 
 
@@ -173,7 +198,7 @@ _ALLOWED_WRITES = {
     "shipper/cli/samples.py": "a temporary folder",
     "shipper/jars.py": "a cache: a jar gets its name when its checksum is right",
     "shipper/processes.py": "a mark on a process of its own",
-    "spark_jobs/java.py": "a temporary folder",
+    "spark_jobs/jvm.py": "a temporary folder",
     "spark_jobs/make_class_data.py": "a temporary folder",
     "shipper_airflow/dags/faults.py": "a copy with the source's time, renamed when it is whole",
     "tools/shipper_tools/bench/files.py": "gigabytes of samples, a portion at a time",

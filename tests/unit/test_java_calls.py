@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from shipper.stopping import Stopped
-from spark_jobs.java import afterwards
+from spark_jobs.jvm import afterwards
 
 
 class Connection:

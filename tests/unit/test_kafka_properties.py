@@ -20,9 +20,9 @@ from shipper.config.cluster import Cluster
 from shipper.config.properties import ALLOWED, LOGIN
 from shipper.errors import ClusterError, WrongProperties
 from shipper.kafka import admin, client, producer, topics
+from shipper.kafka.batch_call import library
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection, refusal
-from shipper.kafka.packed import library
 from shipper.kafka.producer import LaneProducer, LaneSettings
 from shipper.kafka.topics import TopicLookup
 from shipper.kafka.transaction import _TransactionalProducer

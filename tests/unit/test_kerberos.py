@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
-from shipper.config.runner import Runner
-from shipper.driver.doctor import Examined
+from shipper.config.runner_options import Runner
 from shipper.driver.doctor_machine import spark_and_source
+from shipper.driver.doctor_runner import Examined
 from shipper.driver.kerberos import logged_in, refuse_executors_without_login
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import UsageError

@@ -15,7 +15,7 @@ from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, GateResult, apply_gate
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 from tests.samples.config import pipeline_of
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)

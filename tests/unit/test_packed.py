@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.kafka.packed import PackedProduce, library
+from shipper.kafka.batch_call import PackedProduce, library
 from shipper.kafka.producer import LaneProducer, LaneSettings
 from shipper.worker.chunk import LazyColumn
 

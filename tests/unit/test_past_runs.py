@@ -12,7 +12,7 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport, ShipResult
 from shipper.report.run_folder import RunFolder
-from spark_jobs.gates.view import SourceView
+from spark_jobs.gates.source_view import SourceView
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)

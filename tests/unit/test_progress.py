@@ -15,8 +15,8 @@ import pytest
 from pydantic import ValidationError
 
 from shipper.config.cluster import Delivery
-from shipper.driver import progress
-from shipper.driver.progress import Progress
+from shipper.driver import ledger_progress
+from shipper.driver.ledger_progress import Progress
 from shipper.driver.timelines import lane_timeline
 from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
@@ -39,8 +39,8 @@ VALUE = chunk_value(end=False, generation=3)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_EVERY_SECONDS", 0.02)
-    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(ledger_progress, "_EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(ledger_progress, "_LOOK_SECONDS", 0.02)
 
 
 def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
@@ -60,7 +60,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "runtime", runtime_with(monotonic=clock.monotonic))
+    monkeypatch.setattr(ledger_progress, "runtime", runtime_with(monotonic=clock.monotonic))
     return clock
 
 
@@ -230,7 +230,7 @@ def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(
 def test_a_line_that_cannot_be_printed_does_not_end_the_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(progress, "say", lambda text: 1 / 0)
+    monkeypatch.setattr(ledger_progress, "say", lambda text: 1 / 0)
     job = Job(order(60))
     with job.progress:
         wait_until(lambda: job.looks > 2)

@@ -17,7 +17,7 @@ from shipper.ledger.codec import decode, encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
 from shipper.ledger.inventory import entries, findings
-from shipper.ledger.quarantine import QuarantineHeaders, decode_headers
+from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import RecordPosition, in_quarantine
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from shipper.report.report_schema import report_schema
 from shipper.report.results import RunReport
-from shipper.report.schema import report_schema
 from tests.samples import reports as samples
 
 #: `large` is more of the same.

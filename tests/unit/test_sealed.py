@@ -10,7 +10,7 @@ import pytest
 from shipper.driver.scan import why_failed
 from shipper.errors import ClusterError, DeliveryError, LedgerDamaged, UsageError, error_named
 from shipper.worker.receipt import new_seal, seal_error, unseal_error
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 from tests.samples.config import pipeline_of
 
 ENGINE = SparkEngine(pipeline_of())

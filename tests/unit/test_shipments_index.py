@@ -27,7 +27,7 @@ from shipper.shipments.grid import _FINDING, DAY, grid
 from shipper.shipments.index import Index, IndexUnusable
 from shipper.shipments.view import cells
 from shipper.windows.window import Window
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 from tests.samples.shipments import START, World, at, run_report, seconds
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.config.replay import Replay, replayed
+from shipper.config.replay_request import Replay, replayed
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_state import STATES
 from shipper.shipments.app import respond
-from shipper.shipments.cluster import cluster_page
+from shipper.shipments.cluster_page import cluster_page
 from shipper.shipments.detail import detail
 from shipper.shipments.feed import look
 from shipper.shipments.index import Index

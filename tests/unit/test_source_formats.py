@@ -11,14 +11,14 @@ from pydantic import ValidationError
 
 from shipper.config.formats import Csv
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
-from shipper.driver.formats import (
+from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.driver.recognition import (
     HEAD_BYTES,
     content_problem,
     recognise,
     recognise_table,
     table_in_text,
 )
-from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.driver.unreadable import padded, without_records, wrong_sizes
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.receipt import Receipt, SplitReceipt

@@ -15,7 +15,7 @@ _MOST = {"plan": 520, "gate_source": 520, "ship": 525, "gate_delivery": 520, "ru
 _HEAVY = ("airflow", "great_expectations", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
 #: What all steps import is imported once; each step goes on in a fork.
 _STEPS = f"""
-import importlib, json, os, sys, spark_jobs.__main__, spark_jobs.engine, shipper.driver.run
+import importlib, json, os, sys, spark_jobs.__main__, spark_jobs.spark_engine, shipper.driver.run
 for step in {[*_MOST]}:
     if os.fork() == 0:
         importlib.import_module("shipper.driver." + step)

@@ -25,7 +25,7 @@ from shipper.report.run_folder import RunFolder, StepResult
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 from tests.samples.config import cluster_of, pipeline_of
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)

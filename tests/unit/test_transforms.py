@@ -16,7 +16,7 @@ from shipper.config import load_all, load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay import Replay, replayed
+from shipper.config.replay_request import Replay, replayed
 from shipper.errors import UsageError
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"

@@ -14,7 +14,7 @@ from shipper.errors import SourceError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
-from spark_jobs.engine import SparkEngine
+from spark_jobs.spark_engine import SparkEngine
 from tests.samples.config import pipeline_of
 
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)

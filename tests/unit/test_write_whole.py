@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from in_process import Command
 
-from shipper.config.replay import Replay
+from shipper.config.replay_request import Replay
 from shipper.errors import StepResultError, UsageError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.identity import LedgerIdentity

@@ -18,13 +18,13 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from shipper.jars import resolve_jars
 from shipper.runner import READER_JAR
 from shipper.s3a import LOCK
-from spark_jobs import java
+from spark_jobs import jvm
 
 _ROOT = Path(__file__).parents[2]
 _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    f"-Dlog4j2.configurationFile={java.log_settings().as_uri()}",
+    f"-Dlog4j2.configurationFile={jvm.log_settings().as_uri()}",
 )
 
 
@@ -99,8 +99,8 @@ class WarmJava:
         reading = os.open(self.log, os.O_RDONLY)
         os.lseek(reading, offset, os.SEEK_SET)
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            for line in java._own_words(reading):
-                java._show(line)
+            for line in jvm._own_words(reading):
+                jvm._show(line)
         return said.getvalue()
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ import org.apache.hadoop.conf.Configuration;
  * of lists and maps a null is a null.
  */
 abstract class TableRecords extends PieceRecords {
-    /** Whether a format is one of these; shipper/driver/formats.py names them too. */
+    /** Whether a format is one of these; shipper/driver/recognition.py names them too. */
     static boolean reads(String format) {
         return format.equals("parquet") || format.equals("orc") || format.equals("avro");
     }

@@ -29,7 +29,7 @@ from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import MISSING, WindowState, contains, window_state
 from shipper.types import FileId
 from shipper.whole_files import write_whole
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks

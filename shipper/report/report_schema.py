@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 from shipper import request
-from shipper.config import generated_files, replay
+from shipper.config import generated_files, replay_request
 from shipper.docstrings import docstring_of
 from shipper.report import plan_result, results, run_folder
 
 NAME = "report.json"
-_HOMES = (request, replay, run_folder, plan_result, results)
+_HOMES = (request, replay_request, run_folder, plan_result, results)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PROMISE = (
     "Everything about one run of shipper. Within a `version` fields may be added; none is taken "

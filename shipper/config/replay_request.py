@@ -17,7 +17,7 @@ from pydantic import Field
 from shipper.config.checks import DeliveryCheck, ReadBackCheck
 from shipper.config.content_checks import ContentCheck, RowsCheck
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import Route
+from shipper.config.record_mapping import Route
 from shipper.config.rules import REPLAY_INFIX, Model, check_topic, sql_literal
 from shipper.errors import UsageError
 

@@ -11,7 +11,7 @@ from itertools import chain
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import FilePiece, piece_at
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.preview import PreviewResult
+from shipper.report.preview_result import PreviewResult
 from shipper.runner import PLAN, PREVIEW
 
 _FILES = 4

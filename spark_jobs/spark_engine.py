@@ -31,12 +31,12 @@ from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.preview import PreviewedLine
+from shipper.report.preview_result import PreviewedLine
 from shipper.windows.window import Window
 from shipper.worker.order import ShipOrder
 from spark_jobs import listing, reason
 from spark_jobs.hadoop import Hadoop
-from spark_jobs.java import end_java
+from spark_jobs.jvm import end_java
 from spark_jobs.settings import SPARK_MINOR, set_environment, spark_settings
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class SparkEngine(Engine):
         phases: Phases,
     ) -> SourceJudged:
         from spark_jobs.gates.source import judge_all
-        from spark_jobs.gates.view import SourceView
+        from spark_jobs.gates.source_view import SourceView
 
         spark = self._spark if asks_spark(self._pipeline, checks) else None
         view = SourceView(spark, self._hadoop, self._pipeline, plan, left, runs_uri, phases)
@@ -256,7 +256,7 @@ class SparkEngine(Engine):
     def preview(
         self, pieces: Sequence[FilePiece], cluster: str | None
     ) -> dict[int, list[PreviewedLine]]:
-        from spark_jobs.preview import preview
+        from spark_jobs.preview_lines import preview
 
         return preview(
             self._spark, self._pipeline.on(cluster) if cluster else self._pipeline, pieces

@@ -9,7 +9,7 @@ from typing import Any
 
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
-from shipper.windows.schedule import Ticks
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_moment, partition_key
 
 

@@ -16,13 +16,13 @@ from shipper.config import locate
 from shipper.config.cases import MOST_RECORDS, load_pipeline_to_test
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME
-from shipper.driver.preview import heads
+from shipper.driver.preview_step import heads
 from shipper.errors import ShipperError, SourceUnreachable
 from shipper.report.plan_result import PlannedFile
-from shipper.report.preview import PreviewedLine, ReadSample, SampleToRead
-from spark_jobs.engine import SparkEngine
+from shipper.report.preview_result import PreviewedLine, ReadSample, SampleToRead
 from spark_jobs.expressions import sql_faults
 from spark_jobs.session import settings_of
+from spark_jobs.spark_engine import SparkEngine
 
 
 def read(

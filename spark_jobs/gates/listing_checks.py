@@ -28,7 +28,7 @@ from shipper.report.results import PastRun
 from spark_jobs.gates.figures import Bound, CheckFigures
 
 if TYPE_CHECKING:
-    from spark_jobs.gates.view import SourceView
+    from spark_jobs.gates.source_view import SourceView
 
 _MOST_PARTS = 100_000
 

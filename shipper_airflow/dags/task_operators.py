@@ -28,7 +28,7 @@ from shipper.request import FORM, RunRequest, contradiction
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, new_run_id, why_skipped
 from shipper.windows.window import partition_key
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
-from shipper_airflow.window import opens_at, window_of_run
+from shipper_airflow.run_window import opens_at, window_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.records import TOO_LARGE, UNENCODABLE, UNPARSEABLE, UNROUTABLE
+from shipper.config.record_mapping import TOO_LARGE, UNENCODABLE, UNPARSEABLE, UNROUTABLE
 from shipper.config.rules import sql_column
 from shipper.driver.dispositions import fixed_topics, reasons, rules
 from shipper.driver.pieces import FilePiece, broken_files
-from shipper.report.preview import PreviewedLine
+from shipper.report.preview_result import PreviewedLine
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
 from spark_jobs.frame import WHY, records
 from spark_jobs.reader import LineLimits, reading
