@@ -6,12 +6,19 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ and not hasattr(sys.modules["__main__"], "__file__"):
     # A worker's main module is none that anybody could name, which pyspark takes for a doctest of
     # its own and ends the process.
     sys.modules["__main__"].__file__ = __file__
 
+
+# No test fails on time alone. `make unit` looks at as many examples as show a fault that is not
+# rare, and `make long` (``--hypothesis-profile=long``) looks for the others.
+settings.register_profile("unit", deadline=None, max_examples=50)
+settings.register_profile("long", deadline=None, max_examples=500)
+settings.load_profile("unit")
 
 #: Files that one worker runs, one after the other: both wait for Great Expectations, which a worker
 #: imports in seconds; both start an Airflow with Spark, which needs memory.

@@ -55,7 +55,7 @@ _VERSION = 8
 """An index of another version is made again: it is a cache."""
 _OF_AN_INDEX = {"pipelines", "cells"}
 """Tables by which an index of any version is known."""
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS = 20.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
 _SCHEMA = """

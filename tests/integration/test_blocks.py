@@ -90,7 +90,7 @@ content = st.tuples(
 ).map(lambda parts: parts[0] + b"\n".join(parts[1]) + parts[2])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     content=content,
     kind=st.sampled_from(["plain", "gzip", "cut off"]),

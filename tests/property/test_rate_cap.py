@@ -102,7 +102,6 @@ _ships = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(_ships, st.lists(st.floats(0.01, 60), min_size=1, max_size=5))
 def test_over_any_ten_seconds_and_the_whole_ship_the_cap_holds(
     ship: Ship, seconds: list[float]
@@ -118,7 +117,7 @@ def test_over_any_ten_seconds_and_the_whole_ship_the_cap_holds(
     assert ship.longest_open <= 1.25 * _OPEN_SECONDS + 100 * ship.rtt
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(_ships, st.integers(1, 4), st.floats(0.7, 1.05))
 def test_a_long_ship_loses_little_of_its_cap(ship: Ship, tasks: int, guess: float) -> None:
     ship.guess = guess

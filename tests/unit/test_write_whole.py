@@ -168,9 +168,7 @@ KEPT: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize("kind", KEPT)
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1))
 def test_a_disk_that_fills_up_at_any_byte_leaves_no_cut_file_and_no_part(
     tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
