@@ -13,7 +13,6 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -107,7 +106,7 @@ def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> It
     try:
         if folder.find(REPORT, RunReport) is None:
             with tempfile.TemporaryFile() as said:
-                code = run_job(job, stdout=DEVNULL, stderr=said)
+                code = run_job(job, stdout=said, stderr=said)
                 said.seek(0)
                 last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
             report = folder.find(REPORT, RunReport)
