@@ -15,6 +15,7 @@ from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
 from shipper.config.replay_request import Replay, replayed
 from shipper.report.run_folder import RunFolder
+from shipper.report.window_records import records_of, write_records
 from shipper.report.window_state import STATES
 from shipper.shipments.app import respond
 from shipper.shipments.cluster_page import cluster_page
@@ -116,6 +117,21 @@ def test_of_another_pipeline_not_even_its_name_is_told(world: World, pipeline: s
     # In front of the page that the person may see, the same is said.
     status, page = ask(world, "shipments", rights, list=pipeline)
     assert (status, page.rows, "you may not see it" in page.text) == (200, ["web"], True)
+
+
+def test_what_a_report_says_is_over_once_a_run_without_a_report_has_shipped(world: World) -> None:
+    """A run that is killed before its report, or whose results somebody has removed."""
+    world.report(5, "r1", failed=("far",))
+    look(world.config)
+    window = f"web {Window(at(5), at(6))}"
+    assert "far does not answer" in open_window(world, window=window)[1].text
+    for gate in run_report(5, "r2", after=3).delivery_gates:
+        write_records(str(world.runs), "web", records_of(gate))
+    look(world.config)
+    page = open_window(world, window=window)[1]
+    assert "Shipped" in page.text
+    assert "does not answer" not in page.text
+    assert "shipper run web" not in page.text
 
 
 def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
