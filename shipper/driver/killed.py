@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.context import RunContext
@@ -35,7 +35,9 @@ class _Note(BaseModel):
     pid: int
     started: str
     window: str
-    clusters: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = Field(
+        default=(), validation_alias=AliasChoices("clusters", "to_clusters")
+    )
 
     def may_run(self) -> bool:
         return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what has to do with deadlines, and ParamsDict
@@ -467,19 +467,22 @@ def _params(pipeline: Pipeline) -> dict[str, Param]:
     }
 
 
+#: Type of a field of a request → type of its param; "string" for the others.
+_KINDS = {bool: "boolean", int: "integer", float: "number"}
+
+
 def _param(name: str, field: FieldInfo, pipeline: Pipeline) -> Param:
     """Return the param of a field. Airflow's form offers the words of ``examples``; other words are
     refused when the run is requested."""
-    default, kind = field.default, "string"
+    default, types = field.default, get_args(field.annotation) or (field.annotation,)
+    kind = next((kind for type, kind in _KINDS.items() if type in types), "string")
     more = {
         key: value
         for each in field.metadata
         if isinstance(each, Form)
         for key, value in each.items()
     }
-    if isinstance(default, bool):
-        kind = "boolean"
-    elif isinstance(default, tuple):
+    if isinstance(default, tuple):
         words = list(CHOICES[name](pipeline))
         more |= {"items": {"type": "string", "enum": words}, "examples": words}
         kind, default = "array", words if "minItems" in more else []

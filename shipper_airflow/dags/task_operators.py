@@ -375,9 +375,15 @@ class ShipperStep(PipelineOperator):
                 f"this run has no window, so {self.step} has nothing to do. See the task "
                 f"{self.resolved_by}."
             )
+        if "request" not in run:
+            self._refuse(
+                "this run was begun by another version of shipper, so what it was asked for is not "
+                f"known. Nothing was sent. Clear {self.resolved_by} and all that follows it. "
+                "[SHIP-101]"
+            )
         if self.pipeline.gates.on_closed == "ask":
             gate = f"{self.resolved_by.removesuffix(RESOLVE_WINDOW)}{GATE_SOURCE}"
-            request = {**run.get("request", {}), **(pull(context, gate, DECISION) or {})}
+            request = {**run["request"], **(pull(context, gate, DECISION) or {})}
             run = {**run, "request": request}
         return run
 

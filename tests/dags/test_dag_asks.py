@@ -32,7 +32,8 @@ def gate(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gat
 
     def made() -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
         dag = bag_of().dags["web"]
-        run = {"window_start": FIVE.isoformat(), "window_end": SIX.isoformat(), "run_id": "r"}
+        of_run = {"window_start": FIVE.isoformat(), "window_end": SIX.isoformat(), "run_id": "r"}
+        run = of_run | {"request": {}}
         run["began"] = dt.datetime.now(dt.UTC).isoformat()
         kept = {("resolve_window", "return_value"): run}
         ti = SimpleNamespace(

@@ -284,6 +284,23 @@ def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(
     assert [path.name for path in runs.iterdir()] == ["_dry_runs"]
 
 
+def test_a_step_refuses_a_run_whose_first_task_was_of_another_version(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run that is under way during an upgrade must not ship."""
+    from shipper_airflow.dags import task_operators
+
+    def before(self: Any, *_: Any) -> dict[str, Any]:
+        of_run = {"window_start": "2026-11-01T05:00:00Z", "window_end": "2026-11-01T06:00:00Z"}
+        return of_run | {"run_id": "r1", "plan_only": True, "began": "2026-11-01T06:00:00Z"}
+
+    monkeypatch.setattr(task_operators.PipelineOperator, "resolve", before)
+    dag_run = run()
+    assert dag_run.state == "failed"
+    assert states(dag_run)["plan"] == "failed"
+    assert spark.calls == []
+
+
 def test_a_run_by_hand_without_a_logical_date_ships_the_last_window_that_had_closed(
     spark: FakeSpark,
 ) -> None:
