@@ -1,5 +1,5 @@
 """Files that are written whole or not at all: those beside the runs, and those that a command
-writes for a person.
+writes for a person. Those beside the runs are read and removed here, too.
 
 Nothing else in shipper opens a file to write to it (`tests/unit/test_house.py`).
 """
@@ -49,6 +49,22 @@ def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> 
         with contextlib.suppress(Exception):
             fs.rm_file(part)
         raise
+
+
+def read_text(url: str) -> str | None:
+    """Read a file; None if there is no such file. Raises OSError."""
+    fs, path = file_system(url)
+    try:
+        return bytes(fs.cat_file(path)).decode()
+    except FileNotFoundError:
+        return None
+
+
+def remove(url: str) -> None:
+    """Remove a file. Nothing happens if there is no such file. Raises OSError."""
+    fs, path = file_system(url)
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(path)
 
 
 def _part_of(path: str) -> str:

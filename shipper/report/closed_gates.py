@@ -8,14 +8,13 @@ earlier run sent.
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import suppress
 
 from pydantic import Field
 
 from shipper.report.results import CheckResult, ShipResult
 from shipper.report.run_folder import Result, RunFolder, find_kept, names_in
 from shipper.types import FileId
-from shipper.whole_files import file_system, write_whole
+from shipper.whole_files import file_system, remove, write_whole
 from shipper.windows.window import Window
 
 
@@ -74,9 +73,7 @@ class ClosedGatesFolder:
 
     def forget(self, window: Window) -> None:
         """Forget the window's gates: they are open."""
-        fs, path = file_system(self._file(window))
-        with suppress(FileNotFoundError):
-            fs.rm_file(path)
+        remove(self._file(window))
 
     def windows(self) -> list[Window]:
         """Return the windows that have a closed gate."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Literal, TypeVar
 
@@ -33,7 +32,7 @@ from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import left_in
 from shipper.runner import REPORT
-from shipper.whole_files import write_whole
+from shipper.whole_files import read_text, remove, write_whole
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -66,11 +65,7 @@ class Told:
     def why(self, event: Event, window: Window) -> str | None:
         """Return the reason that was told with the event; None if the event was not told, or
         without a reason."""
-        fs, path = fsspec.core.url_to_fs(self._file(event, window))
-        try:
-            lines = str(fs.cat_file(path).decode()).splitlines()
-        except FileNotFoundError:
-            return None
+        lines = (read_text(self._file(event, window)) or "").splitlines()
         return "\n".join(lines[1:]) or None
 
     def add(
@@ -81,9 +76,7 @@ class Told:
 
     def forget(self, event: Event, window: Window) -> None:
         """Tell the event again if it happens again."""
-        fs, path = fsspec.core.url_to_fs(self._file(event, window))
-        with suppress(FileNotFoundError):
-            fs.rm_file(path)
+        remove(self._file(event, window))
 
     def _file(self, event: Event, window: Window) -> str:
         return f"{self._uri}/{RunFolder.name_of(window.start, window.end)}.{event}"

@@ -30,7 +30,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from shipper.error_codes import code_of
 from shipper.errors import StepResultError, UsageError, is_not_allowed, why_system
 from shipper.request import RunRequest
-from shipper.whole_files import file_system, write_whole
+from shipper.whole_files import file_system, read_text, remove, write_whole
 from shipper.windows.window import Window
 
 if TYPE_CHECKING:
@@ -185,18 +185,15 @@ class RunFolder:
     def read_text(self, name: str) -> str | None:
         """Read a file; None if there is no such file. Raises StepResultError."""
         with self._reached():
-            fs, path = file_system(self.path(name))
             try:
-                return bytes(fs.cat_file(path)).decode()
-            except (FileNotFoundError, NotADirectoryError):
+                return read_text(self.path(name))
+            except NotADirectoryError:
                 return None
 
     def remove(self, name: str) -> None:
         """Remove a file. Nothing happens if there is no such file. Raises StepResultError."""
         with self._reached():
-            fs, path = file_system(self.path(name))
-            with contextlib.suppress(FileNotFoundError):
-                fs.rm_file(path)
+            remove(self.path(name))
 
     def begin(self, name: str, now: dt.datetime) -> dt.datetime:
         """Return when an attempt of a step begins: now, or just after the attempt whose result is

@@ -19,7 +19,6 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ from shipper.config import resolve_uri
 from shipper.error_codes import code_of
 from shipper.report.markup import plural
 from shipper.report.run_folder import names_in
-from shipper.whole_files import file_system, write_whole
+from shipper.whole_files import file_system, read_text, remove, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +90,7 @@ class Together:
         """Note that the last notice was sent. Raises OSError."""
         write_whole(f"{self._uri}/told", runtime.now().strftime(_MOMENT))
         for name in self._sent:
-            _remove(f"{self._uri}/{name}")
+            remove(f"{self._uri}/{name}")
 
     def _all(self) -> Notice | None:
         self._sent = self._kept()
@@ -101,13 +100,13 @@ class Together:
         return sorted(name for name in _names(self._uri) if name.endswith(".json"))
 
     def _last(self) -> dt.datetime | None:
-        text = _text(f"{self._uri}/told")
+        text = read_text(f"{self._uri}/told")
         return _moment(text) if text else None
 
     def _read(self, name: str) -> Notice | None:
         from shipper_airflow.dags.notice import Notice
 
-        if not (text := _text(f"{self._uri}/{name}")):
+        if not (text := read_text(f"{self._uri}/{name}")):
             return None  # another sender was first
         kept: dict[str, Any] = json.loads(text)
         return Notice(**{**kept, "details": tuple(kept["details"]), "common": None})
@@ -125,7 +124,7 @@ def forget(runs_uri: str, pipeline: Pipeline, window: str) -> None:
         for cause in _names(folder := _folder(runs_uri, entry)):
             for name in _names(f"{folder}/{cause}"):
                 if name.endswith(_end(pipeline.name, window)):
-                    _remove(f"{folder}/{cause}/{name}")
+                    remove(f"{folder}/{cause}/{name}")
 
 
 def _one_of(notices: Sequence[Notice]) -> Notice | None:
@@ -172,17 +171,3 @@ def _names(uri: str) -> list[str]:
     fs, path = file_system(uri)
     fs.invalidate_cache()
     return names_in(fs, path)
-
-
-def _text(uri: str) -> str | None:
-    fs, path = file_system(uri)
-    try:
-        return str(fs.cat_file(path).decode())
-    except FileNotFoundError:
-        return None
-
-
-def _remove(uri: str) -> None:
-    fs, path = file_system(uri)
-    with suppress(FileNotFoundError):
-        fs.rm_file(path)
