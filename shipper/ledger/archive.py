@@ -17,7 +17,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import plural
@@ -27,7 +26,7 @@ from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import Alias, Archive, ChunkValue
-from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable
+from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable, StoredManifest
 from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import write_as_lane
 from shipper.types import EncodedRecord, LogRecord
@@ -69,7 +68,9 @@ def archive(
             return ArchiveResult(0, 0, left, found.entries if found else 0, where)
         written = write_archive(folder, ledger, read, chosen)
         until = f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-        named = Archive(*written, until, generation, run_id)
+        named = Archive(
+            written.name, written.sha256, written.manifest.records, until, generation, run_id
+        )
         say(
             f"{ledger.cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; "
             f"removing {len(chosen)} from {ledger.topic}"
@@ -124,20 +125,12 @@ def window_end(window: str) -> dt.datetime | None:
         return None
 
 
-class WrittenArchive(NamedTuple):
-    """Files of an archive; the fields as in :class:`Archive`."""
-
-    manifest: str
-    sha256: str
-    entries: int
-
-
 def write_archive(
     folder: LedgerFolder,
     ledger: LedgerLog,
     read: LedgerRecords,
     chosen: Iterable[LogRecord],
-) -> WrittenArchive:
+) -> StoredManifest:
     """Write the earlier archive with ``chosen`` on top, as new files beside the old ones, and read
     all of them back. Raises ClusterError."""
     pipeline, store = ledger.pipeline, folder.archives
@@ -159,4 +152,4 @@ def write_archive(
             "was not changed. Run the command again.",
             code="SHIP-507",
         ) from why
-    return WrittenArchive(written.name, written.sha256, records)
+    return written

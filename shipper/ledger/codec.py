@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -196,15 +196,12 @@ def names_snapshot(record: LogRecord) -> bool:
     return record.key.startswith(_SNAPSHOT_KEY)
 
 
+_FILE = tuple[Path, Count, MomentMs]
+_CHUNK = tuple[Path, Count, MomentMs, Count, Count, Topic]
 _KINDS = {
-    "chunk": _Kind(
-        ChunkValue,
-        tuple[Path, Count, MomentMs, Count, Count, Topic],
-        partition=CHUNKS,
-        of_a_file=True,
-    ),
-    "alias": _Kind(Alias, tuple[Path, Count, MomentMs], partition=CHUNKS, of_a_file=True),
-    "heir": _Kind(Heir, tuple[Path, Count, MomentMs], partition=CHUNKS, of_a_file=True),
+    "chunk": _Kind(ChunkValue, _CHUNK, partition=CHUNKS, of_a_file=True),
+    "alias": _Kind(Alias, _FILE, partition=CHUNKS, of_a_file=True),
+    "heir": _Kind(Heir, _FILE, partition=CHUNKS, of_a_file=True),
     "archive": _Kind(Archive, partition=CHUNKS),
     "invalidation": _Kind(Invalidation, tuple[Path, Count, MomentMs, Count], of_a_file=True),
     "generation": _Kind(Generation, tuple[Text, Text]),
@@ -214,7 +211,7 @@ _KINDS = {
     "identity": _Kind(Identity),
 }
 _BEFORE_THE_PARTS = 3
-_PARTS_OF_CHUNK = _BEFORE_THE_PARTS + 6
+_PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(get_args(_CHUNK))
 _SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"

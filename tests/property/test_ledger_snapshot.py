@@ -254,7 +254,8 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
                 written = write_archive(folder, ledger, read, chosen)
-                marker = Archive(*written, "2026-11-30T00:00:00Z", 0, "r")
+                of_files = written.name, written.sha256, written.manifest.records
+                marker = Archive(*of_files, "2026-11-30T00:00:00Z", 0, "r")
                 tombstones = [(record.key, None) for record in chosen]
                 log.append(
                     "topic", CHUNKS, [encode_archive("web", marker), *tombstones[:killed_after]]
