@@ -40,7 +40,7 @@ class RunContext:
     folder: RunFolder
     engine: Engine
     request: RunRequest = field(default_factory=RunRequest)
-    """What this run is asked for. ``pipeline`` and ``clusters`` are already those of such a run."""
+    """Request for this run. ``pipeline`` and ``clusters`` are already those of such a run."""
     schedule: Schedule | None = None
     """The pipeline's, also of a replay, which runs by none."""
     ships: bool = False

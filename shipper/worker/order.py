@@ -151,7 +151,7 @@ class ShipOrder:
     memory_bytes: int = 0
     """Most bytes of chunks that a task has under way."""
     sizing: Sizing | None = None
-    """What ``tuning`` was computed from, so that it can follow the delay; None: it stays."""
+    """Input of ``tuning``, so that it can follow the delay; None: it stays."""
     stall_seconds: float = 1800.0
     """A ship that makes no progress for so long is stopped."""
     rate_limit_bytes: int | None = None

@@ -206,7 +206,7 @@ class Following:
 
     tuning: Tuning
     sizing: Sizing | None = None
-    """What the sizes are computed from; None: they stay."""
+    """Input of the sizes; None: they stay."""
     _waits: deque[float] = field(default_factory=lambda: deque(maxlen=_WAITS))
 
     def note(self, seconds: float) -> None:

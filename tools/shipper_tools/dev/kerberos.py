@@ -63,7 +63,7 @@ class KerberizedHdfs(HdfsServer):
 
     @property
     def java_options(self) -> str:
-        """By which Java finds the KDC."""
+        """Options by which Java finds the KDC."""
         return f"-Djava.security.krb5.conf={self.krb5_conf}"
 
     def _launch(self) -> None:

@@ -61,7 +61,7 @@ def _secure_folder(home: Path) -> Path:
 
 
 def _kerberos_folder(home: Path) -> Path:
-    """Where the HDFS with Kerberos lives."""
+    """Folder of the HDFS with Kerberos."""
     return home / "hdfs-kerberos"
 
 
