@@ -72,6 +72,7 @@ def ask(
         below: str = "/shipper",
         body: Any = None,
         headers: Any = None,
+        method: str = "",
         **query: str,
     ) -> Any:
         client.cookies.clear()
@@ -80,12 +81,13 @@ def ask(
                 SimpleAuthManagerUser(username=person, role=ROLES[person])
             )
             client.cookies.set("_token", token)
-        return (
-            client.post(f"{below}/{path}", json=body)
-            if body
-            else client.get(
-                f"{below}/{path}", params=query or None, headers=headers, follow_redirects=False
-            )
+        return client.request(
+            method or ("POST" if body else "GET"),
+            f"{below}/{path}",
+            params=query or None,
+            headers=headers,
+            json=body,
+            follow_redirects=False,
         )
 
     yield asked
@@ -242,6 +244,17 @@ def test_a_broken_platform_file_is_named(ask: Callable[..., Any], world: World) 
     world.write("shipper.yaml", "indx: here\n")
     found = ask("viewer", "shipments")
     assert (found.status_code, "shipper.yaml:1" in found.text) == (503, True)
+
+
+@pytest.mark.parametrize(("person", "status"), [("viewer", 403), ("user", 404)])
+def test_a_closed_gate_is_answered_by_those_alone_whom_airflow_lets_change_tasks(
+    ask: Callable[..., Any], person: str, status: int
+) -> None:
+    """Whoever may, hears that no such task waits."""
+    of_gate = "dags/web/dagRuns/x/taskInstances/gate_source/-1/hitlDetails"
+    answer = {"chosen_options": ["Ship all the same"], "params_input": {"reason": "a drill"}}
+    answered = ask(person, of_gate, below="/api/v2", body=answer, method="PATCH")
+    assert answered.status_code == status, answered.text
 
 
 def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
