@@ -278,6 +278,7 @@ def test_a_task_parses_its_own_pipeline_only(
         assert list(bag().dags) == [name], "also if the file is broken"
 
 
+@pytest.mark.long
 def test_the_doctor_sees_what_airflow_sees(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

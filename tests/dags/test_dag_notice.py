@@ -186,6 +186,7 @@ def test_the_words_of_a_task_that_left_no_result_are_told(
     assert urlsplit(notice["log"]).path.endswith("/tasks/to_near.ship")
 
 
+@pytest.mark.long
 def test_pipelines_that_fail_of_one_dead_cluster_are_told_by_the_first_of_them(
     config: Config, notices: Path, spark: FakeSpark
 ) -> None:
@@ -199,6 +200,7 @@ def test_pipelines_that_fail_of_one_dead_cluster_are_told_by_the_first_of_them(
     assert [notice["text"].partition(" ")[0] for notice in told(notices)] == ["web", "db"]
 
 
+@pytest.mark.long
 def test_a_window_that_fails_again_in_the_same_way_is_told_once(
     notify: Callable[..., None], notices: Path, spark: FakeSpark
 ) -> None:

@@ -171,6 +171,7 @@ def test_what_nobody_can_have_meant_is_refused(
     assert ended["report"] == "skipped"
 
 
+@pytest.mark.long
 def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
     config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,6 +95,7 @@ def test_files_that_are_still_being_written_are_left_out_and_named(world):
     assert world.nothing_was_sent()
 
 
+@pytest.mark.long
 def test_an_unreachable_cluster_is_named_with_its_address(world):
     world.write_cluster(bootstrap="127.0.0.1:1")
     world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 .*clusters/local\.yaml")

@@ -117,7 +117,13 @@ def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
     assert found == rows
 
 
-@pytest.mark.parametrize("framing", ["short", "long", "one that is larger than a block"])
+@pytest.mark.parametrize(
+    "framing",
+    [
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("short", "long")),
+        "one that is larger than a block",
+    ],
+)
 def test_a_file_of_several_blocks_crosses_whole(
     spark: SparkSession, tmp_path: Path, framing: str
 ) -> None:

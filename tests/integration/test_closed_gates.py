@@ -52,6 +52,7 @@ def test_a_closed_gate_is_not_opened_by_a_run_that_ships_nothing(world: World) -
     assert world.report().delivery_gates[0].status == "succeeded", "opened once for all"
 
 
+@pytest.mark.long
 def test_a_gate_that_could_not_compare_is_made_up_for_by_a_run_that_ships_nothing(
     world: World,
 ) -> None:

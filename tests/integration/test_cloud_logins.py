@@ -118,9 +118,8 @@ class _Ship:
         )
 
 
-@pytest.mark.parametrize(
-    "identity", ["web identity", pytest.param("instance", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("identity", ["web identity", "instance"])
 def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
     tmp_path: Path,
     msk: tuple[KafkaServer, MskLogin],

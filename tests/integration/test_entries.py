@@ -166,6 +166,7 @@ def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world: World) -> No
         assert len(world.plan().files) == (path != "logs/{_temporary,x}/"), path
 
 
+@pytest.mark.long
 def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world: World) -> None:
     os.mkfifo(world.logs / "fifo")
     world.write_log("_hidden.log", b"one\n")

@@ -108,6 +108,7 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
     assert result.delivered == 200_000
 
 
+@pytest.mark.long
 def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
     return count
 
 
+@pytest.mark.long
 def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
     far: tuple[KafkaServer, FaultProxy],
     tmp_path: Path,

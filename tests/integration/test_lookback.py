@@ -63,6 +63,7 @@ def windows_in_the_ledger(world: World) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_what_came_late_or_a_cluster_missed_is_shipped_by_the_next_run_once_and_by_its_own_window(
     world: World,
 ) -> None:

@@ -27,7 +27,7 @@ SAMPLES = {
     [
         "access",
         pytest.param("python", marks=pytest.mark.long),
-        "object",
+        pytest.param("object", marks=pytest.mark.long),
         pytest.param("millis", marks=pytest.mark.long),
     ],
 )

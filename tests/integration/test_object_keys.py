@@ -56,6 +56,7 @@ def keys(world: World, store: S3Double) -> Keys:
     return Keys(world, store)
 
 
+@pytest.mark.long
 def test_an_object_of_the_folders_name_hides_nothing_that_is_in_the_folder(keys: Keys) -> None:
     for number in range(5):
         keys.put(f"web/06/{number}.log", b"%d\n" % number)

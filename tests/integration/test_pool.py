@@ -435,6 +435,7 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
     assert not [thread.name for thread in threading.enumerate() if "unannounced" in thread.name]
 
 
+@pytest.mark.long
 def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blamed(
     ledger: Ledger,
 ) -> None:

@@ -98,6 +98,7 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) 
     }
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_topic_that_is_gone_and_not_made_anew_yet_is_told_with_what_it_held(
     world: World,

@@ -98,6 +98,7 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
     assert world.run()["delivered"] == 0
 
 
+@pytest.mark.long
 def test_a_wide_window_reads_every_folder_and_overlapping_windows_ship_a_file_once(make_world):
     world = make_world()
     world.write_pipeline(
@@ -114,6 +115,7 @@ def run_ids(world):
     return [path.parent.name for path in world.root.glob("runs/**/report.html")]
 
 
+@pytest.mark.long
 def test_a_complete_file_is_done_under_any_transform_until_the_run_says_reship(make_world):
     world = make_world()
     world.write_log("a.log", b"one\ntwo\n")

@@ -202,6 +202,7 @@ def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_it
     assert ship.run(topics=ship.topics[:1], run_id="rerun").before == _RECORDS
 
 
+@pytest.mark.long
 def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

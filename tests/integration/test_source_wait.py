@@ -63,6 +63,7 @@ def ships(world: World) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.long
 def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(
     world: World, store: S3Double
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_cluster_without_idempotence_gets_each_line_and_a_rerun_sends_nothing(
     assert vendor.refused[_INIT_PRODUCER_ID] == 0, "nobody asked"
 
 
+@pytest.mark.long
 def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
     world: World, double: tuple[KafkaServer, Vendor]
 ) -> None:
@@ -200,6 +201,7 @@ def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
     assert "xactly once" not in report.model_dump_json()
 
 
+@pytest.mark.long
 def test_topics_that_take_no_transactions_are_named_by_doctor_and_no_run_promises_more(
     world: World, double: tuple[KafkaServer, Vendor]
 ) -> None:

@@ -22,7 +22,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver import decide, ledger_progress
+from shipper.driver import decide, ledger_progress, looking
 from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
@@ -623,7 +623,7 @@ def play_history(world: World, history: Callable[[], History]) -> None:
         *((module, "say", _tell) for module in (plan_step, ledger_progress, run_module, ship_step)),
     ]
     # A line is as long as a real head.
-    places.append((decide, "HEAD_BYTES", HEAD_LINES * LINE_BYTES))
+    places += [(module, "HEAD_BYTES", HEAD_LINES * LINE_BYTES) for module in (decide, looking)]
     with installed(more=places):
         world.run(lambda: history().play(), _MOST_SECONDS)
         if world.failures:
