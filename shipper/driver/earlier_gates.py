@@ -3,6 +3,7 @@ present gate is green only if it agrees now, or a person has opened them."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -129,7 +130,8 @@ class EarlierGates:
                 for each in again or ()
             ]
             self.scope += (
-                f"; the closed gate of run {gate.run_id} is over: its files were sent again"
+                f"; the closed gate of run {gate.run_id} is over: its files were sent again, or its"
+                " ledger was given up"
                 if again is None
                 else f"; what run {gate.run_id} sent was counted again, since its gate was closed"
             )
@@ -139,8 +141,11 @@ class EarlierGates:
         self, gate: ClosedGate, check: ReadBackCheck | None
     ) -> list[CheckResult] | None:
         """Make the gate's checks again, by the ledger as it is now; None if nothing of what the
-        gate's ship sent counts any more, since its files were re-shipped. The gate's own result
-        stands for topics that cannot be read back again."""
+        gate's ship sent counts any more, since its files were re-shipped, or if another ledger was
+        begun since. The gate's own result stands for topics that cannot be read back again."""
+        begun = self._log.look(CONTROL_NOW).identity
+        if begun and gate.ship.started_at < dt.datetime.fromisoformat(begun.at):
+            return None
         self._log.reaches(gate.ship.ledger_end)
         state = self._log.look(
             ask_state([file.path for file in gate.files]), wait_seconds=_LEDGER_WAIT_SECONDS

@@ -64,7 +64,7 @@ from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
 from shipper.ledger.records import Alias, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
-from shipper.ledger.writing import invalidate, write_as_lane
+from shipper.ledger.writing import invalidate, right_of, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
@@ -276,6 +276,7 @@ class ClusterShip:
         its files are lost with them, and the pipeline does not say to send them again. Raises
         ClusterError."""
         reshipped, result = set(self._plan.reshipped(taken.invalidated)), self._result
+        seen = self._incarnations.topic_ids
         judged = {file for file in self._of_id if not self._plan.reship or file in reshipped}
         topics = set(self._context.pipeline.needed_topics())
         found = self._incarnations = judge(
@@ -283,11 +284,16 @@ class ClusterShip:
         )
         result.topic_ids = found.topic_ids
         result.gone_topic_ids = {topic: sorted(ids) for topic, ids in found.lost.gone.items()}
-        resends = self._context.pipeline.delivery.on_recreated == "resend"
+        # What this ship itself has sent to a topic that is gone would count twice.
+        is_ours = any(seen.get(topic) in ids for topic, ids in found.lost.gone.items())
+        resends = self._context.pipeline.delivery.on_recreated == "resend" and not is_ours
         result.recreated = found.named(resent=resends)
         if found.lost.found and not resends:
+            sent = ["That was during this ship."] if is_ours else []
             self._failed(
-                recreated_error(self._cluster.name, self._context.pipeline.name, result.recreated)
+                recreated_error(
+                    self._cluster.name, self._context.pipeline.name, result.recreated, *sent
+                )
             )
         elif found.lost.found:
             look_again(found, self._cluster)
@@ -639,7 +645,9 @@ class ClusterShip:
 
     def _next_generation(self) -> Takeover:
         """Take over from our own scan: a task attempt of it that Spark took for dead must find
-        itself superseded."""
+        itself superseded. Raises Superseded if another run has taken over meanwhile: what that one
+        sent would be in no account."""
+        right_of(self._ledger, self._result.generations[-1]).check()
         self._lease.generation = None
         pipeline = self._context.pipeline
         taken = self._take_over(pipeline.tasks, self._preflight.tuning.lanes)

@@ -9,7 +9,7 @@ is what this module does. The network in front of it is :mod:`tests.sim.clients`
 from __future__ import annotations
 
 import base64
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +60,14 @@ class Batch:
     epoch: int
     number: int
     """Number of the batch of its producer, by which the broker knows it again."""
+    sender: int = 0
+    """Number of an idempotent producer without transactions; 0: none."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the first record: a word of the ledger's, or ``batch``."""
+        key = self.records[0][0]
+        return key.decode().split('"')[1] if key and b'"' in key else "batch"
 
 
 class Partition:
@@ -86,8 +94,8 @@ class Partition:
             if batch.epoch < self.epochs.get(batch.producer, -1):
                 raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch")
             self.epochs[batch.producer] = batch.epoch
-        known = (batch.producer or -1, batch.epoch, batch.number)
-        if batch.producer is not None and known in self.taken:
+        known = (batch.producer or batch.sender, batch.epoch, batch.number)
+        if known in self.taken:
             return self.taken[known]
         first = self.end
         for key, value, headers, timestamp in batch.records:
@@ -96,6 +104,7 @@ class Partition:
             self.end += 1
         if batch.producer is not None:
             self.open.setdefault(batch.producer, first)
+        if batch.producer is not None or batch.sender:
             self.taken[known] = first
         return first
 
@@ -128,7 +137,8 @@ class Partition:
         return found
 
     def compact(self, world: World) -> None:
-        """Remove some of the records that a later committed one of the same key replaces."""
+        """Remove some of the records that a later committed one of the same key replaces, and
+        tombstones that replace nothing any more."""
         stable = self.stable
         latest = {r.key: r.offset for r in self.records if r.offset < stable and not r.aborted}
         self.records = [
@@ -136,6 +146,12 @@ class Partition:
             for r in self.records
             if r.offset >= stable
             or (not r.aborted and (latest[r.key] == r.offset or world.chance(0.3)))
+        ]
+        of_key = Counter(r.key for r in self.records)
+        self.records = [
+            r
+            for r in self.records
+            if r.value is not None or r.offset >= stable or of_key[r.key] > 1 or world.chance(0.5)
         ]
 
 
@@ -179,6 +195,8 @@ class SimCluster:
         self.marker_seconds = marker_seconds
         self.down_until = 0.0
         """Nobody gets an answer before."""
+        self.compacts = 0.0
+        """Share of the batches after which a topic is compacted at once."""
         self.quota = 0.0
         """Bytes per second that all producers may write; 0: no limit."""
         self._quota_used: deque[tuple[float, int]] = deque()
@@ -237,7 +255,13 @@ class SimCluster:
             # Brokers ask the coordinator before a partition's first batch (KIP-890, part one).
             raise failed("INVALID_TXN_STATE", "Broker: the partition is not in the transaction")
         now_ms = int((EPOCH + self.world.seconds) * 1000)
-        return where.append(batch, now_ms, append_time=topic.append_time)
+        end = where.end
+        first = where.append(batch, now_ms, append_time=topic.append_time)
+        if where.end == end and batch.producer is None and self.world.chance(0.5):
+            return -1  # a broker remembers the offsets of a producer's latest batches alone
+        if topic.settings["cleanup.policy"] == "compact" and self.world.chance(self.compacts):
+            where.compact(self.world)
+        return first
 
     def throttle(self, size: int) -> float:
         """Return the seconds for which a response to ``size`` bytes throttles, as
@@ -262,12 +286,16 @@ class SimCluster:
 
     # The coordinator.
 
+    def new_producer(self) -> int:
+        """Return the number of a producer that no other one has."""
+        self._producers += 1
+        return self._producers
+
     def initialise(self, transactional_id: str, timeout: float) -> tuple[int, int]:
         """InitProducerId: fence, end what is open, and return producer and epoch."""
         one = self.transactions.get(transactional_id)
         if one is None:
-            self._producers += 1
-            one = self.transactions[transactional_id] = Transaction(self._producers)
+            one = self.transactions[transactional_id] = Transaction(self.new_producer())
         if one.state == "Ongoing":
             one.epoch += 1
             self._prepare(one, commit=False)

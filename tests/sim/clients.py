@@ -37,6 +37,8 @@ class Network:
     late_requests = 0.0
     """Share of the lost requests that arrive later all the same."""
     lost_answers = 0.0
+    moved_coordinators = 0.0
+    """Share of the commits that arrive at a coordinator which moves: they count later, or never."""
     late_seconds = 20.0
     request_timeout = 2.5
     cluster: SimCluster
@@ -48,16 +50,17 @@ class Network:
         Lost. ``what``: the request, if it changes something; it is then under way also when the
         client's process is killed."""
         here = world()
-        if here.seconds < self.cluster.down_until or here.chance(self.lost_requests):
+        if what:
+            here.pass_point(what)
+        is_away = here.seconds < self.cluster.down_until or (
+            " a log to " in what and here.process.cut_off_until > here.seconds
+        )
+        if is_away or here.chance(self.lost_requests):
             if what and here.chance(self.late_requests):
-                here.tell(f"{here.process}: {what} is delayed")
-                Network.under_way += 1
-                here.at(
-                    here.random.random() * self.late_seconds,
-                    lambda: self._arrive_late(call, what),
-                )
+                self._delay(call, what)
             raise self._lost(what)
         answer = self._deliver(here, call)
+        here.pass_point(what)
         if here.chance(self.lost_answers):
             raise self._lost(what)
         return answer
@@ -79,6 +82,14 @@ class Network:
         if isinstance(answer[0], KafkaException):
             raise answer[0]
         return answer[0]
+
+    def _delay(self, call: Callable[[], Any], what: str) -> None:
+        """Let a request arrive later."""
+        here = world()
+        here.tell(f"{here.process}: {what} is delayed")
+        Network.under_way += 1
+        seconds = here.random.random() * self.late_seconds
+        here.at(seconds, lambda: self._arrive_late(call, what))
 
     def _hear(self, facility: str) -> None:
         """Log what librdkafka says of a connection."""
@@ -218,8 +229,9 @@ class Consumer(_Client):
     def _fetch(self) -> None:
         assert self._where is not None
         topic, number = self._where.topic, self._where.partition
+        is_old = self._asks_old_leader or world().process.cut_off_until > world().seconds
         try:
-            records, high, stable = self.ask(lambda: self._read(topic, number))
+            records, high, stable = self.ask(lambda: self._read(topic, number, is_old=is_old))
         except Lost:
             return
         except KafkaException as error:
@@ -237,10 +249,10 @@ class Consumer(_Client):
                 eof = KafkaError(KafkaError._PARTITION_EOF)
                 self._fetched.append(Message(topic, number, end, eof))
 
-    def _read(self, topic: str, number: int) -> tuple[list[Record], int, int]:
+    def _read(self, topic: str, number: int, *, is_old: bool) -> tuple[list[Record], int, int]:
         part = self.cluster.partition(topic, number)
         end, stable = part.end, part.stable
-        if part.stale and world().seconds < part.stale[0] and self._asks_old_leader:
+        if part.stale and world().seconds < part.stale[0] and is_old:
             _, end, stable = part.stale
         if self._position == OFFSET_END:
             self._position = stable
@@ -355,6 +367,7 @@ class Producer(_Client):
         self._report = settings.get("on_delivery")
         self._only_errors = settings.get("delivery.report.only.error", False)
         self._producer: int | None = None
+        self._sender = 0 if self._id else self.cluster.new_producer()
         self._epoch = -1
         self._number = 0
         self._state = "new"
@@ -406,7 +419,7 @@ class Producer(_Client):
             self._number += 1
             batch = Batch(
                 topic, partition, [record[:4] for record in records],
-                self._producer, self._epoch, self._number,
+                self._producer, self._epoch, self._number, self._sender,
             )  # fmt: skip
             self._in_flight += len(records)
             world().spawn(lambda b=batch, r=records: self._send(b, r), "send")
@@ -425,7 +438,7 @@ class Producer(_Client):
         for index, (key, value, _, _, on_delivery) in enumerate(records):
             report = on_delivery or self._report
             if report and (error is not None or on_delivery or not self._only_errors):
-                offset = -1 if first is None else first + index
+                offset = -1 if first is None or first < 0 else first + index
                 record = Record(offset, 0, key, value)
                 message = Message(batch.topic, batch.partition, record, error)
                 self._reports.append(lambda r=report, e=error, m=message: r(e, m))
@@ -440,7 +453,7 @@ class Producer(_Client):
                 raise failed("_PURGE_QUEUE", "Local: Purged in queue")
             try:
                 self._stay_muted()
-                what = f"batch {batch.number} of {self._id or 'a log'} to {batch.topic}"
+                what = f"{batch.kind} {batch.number} of {self._id or 'a log'} to {batch.topic}"
                 first = int(self.ask(lambda: self.cluster.write(batch), what))
                 self._hear_throttling(batch)
                 return first
@@ -587,15 +600,15 @@ class Producer(_Client):
             future.set_result(None)
             return
         what = f"{'commit' if commit else 'abort'} of {self._id}, epoch {self._epoch}"
+        epoch, producer = self._epoch, self._producer or 0
+        end = lambda: self.cluster.end(self._id or "", producer, epoch, commit=commit)  # noqa: E731
         self._stay_muted()
         while True:
             try:
-                self.ask(
-                    lambda: self.cluster.end(
-                        self._id or "", self._producer or 0, self._epoch, commit=commit
-                    ),
-                    what,
-                )
+                if commit and world().chance(self.moved_coordinators):
+                    self._delay(end, what)
+                    raise failed("TRANSACTION_COORDINATOR_FENCED")
+                self.ask(end, what)
                 future.set_result(None)
                 return
             except Lost:

@@ -297,7 +297,7 @@ class SimJob:
         """Yield what the worker sees of a task's pieces. Where the JVM's reader fails, the stream
         ends; Spark fails the attempt only after the worker."""
         for number, piece in enumerate(self._pieces[task :: self._tasks]):
-            if len(reports) < number:
+            if len(reports) < number and self._engine.source.breaks and world().chance(0.5):
                 return
             yield from self._engine.batches(piece, piece.split, reports)
 

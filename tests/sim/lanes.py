@@ -41,12 +41,13 @@ class LaneHistory(ships.History):
         self._has_last = self.world.chance(0.25)
         self.source.files.clear()
         self.source.written.clear()
-        self.source.write(f"{ROOT}f.log", self.world.random.randint(1, 8))
+        lines = (4, 20) if self.habits.strikes else (1, 8)
+        self.source.write(f"{ROOT}f.log", self.world.random.randint(*lines))
         self.clusters["one"].create(self._ledger_topic, PARTITIONS, SETTINGS)
 
     @property
     def _counts_of_runs(self) -> tuple[int, int]:
-        return 1, 2
+        return (2, 4) if self.habits.strikes else (1, 2)
 
     @property
     def _ledger_topic(self) -> str:
@@ -113,6 +114,8 @@ class LaneHistory(ships.History):
             except RuntimeError as lost:
                 raise ShipperError(str(lost)) from lost
             for receipt in scan.receipts:
+                if receipt.error_kind == "RecordUnshippable":
+                    raise Wrong(f"a record that fits is called too large: {receipt.error}")
                 if receipt.error:
                     raise ShipperError(receipt.error)
             if scan.unsent:
@@ -144,6 +147,6 @@ class LaneHistory(ships.History):
             raise Wrong(f"a run succeeded, and {shown(Counter(missing))} are missing")
 
 
-def play(world: World) -> None:
+def play(world: World, habits: ships.Habits | None = None) -> None:
     """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
-    ships.play_history(world, lambda: LaneHistory(world, ships.Habits()))
+    ships.play_history(world, lambda: LaneHistory(world, habits or ships.Habits()))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from tests.mutants.table import MUTANTS
 from tests.mutants.trial import Mutant, MutantDrifted
-from tests.sim.rules import NOT_MET, PAST, RULES
+from tests.sim.rules import NOT_MET, PAST, RULES, TOGETHER
 
 TABLE = Path(__file__).with_name("power.md")
 #: Where the simulated world runs the code.
@@ -118,6 +118,8 @@ def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
     """Play seeds without the rule. In a process of its own."""
     before = kept().get(rule.name, Found(rule.name, "", ""))
     sys.meta_path.insert(0, _Without(rule))
+    if rule.name in TOGETHER:
+        sys.meta_path.insert(0, _Without(TOGETHER[rule.name]))
     from tests.sim.__main__ import KINDS
     from tests.sim.world import World
 

@@ -214,6 +214,30 @@ RULES = (
         _NO_TEST,
     ),
     Mutant(
+        "topic-made-anew-during-a-ship-is-sent-to-again",
+        _PAST,
+        "shipper/driver/ship.py",
+        'on_recreated == "resend" and not is_ours\n',
+        'on_recreated == "resend"\n',
+        _NO_TEST,
+    ),
+    Mutant(
+        "second-scan-without-the-right",
+        _PAST,
+        "shipper/driver/ship.py",
+        "        right_of(self._ledger, self._result.generations[-1]).check()\n",
+        "",
+        _NO_TEST,
+    ),
+    Mutant(
+        "gates-outlive-their-ledger",
+        _PAST,
+        "shipper/driver/earlier_gates.py",
+        "        if begun and gate.ship.started_at < dt.datetime.fromisoformat(begun.at):\n",
+        "        if False:\n",
+        _NO_TEST,
+    ),
+    Mutant(
         "ledger-not-compared-after-the-takeover",
         _PAST,
         "shipper/driver/ship.py",
@@ -222,6 +246,18 @@ RULES = (
         _NO_TEST,
     ),
 )
+
+#: Rule that another one covers → that other one. They are removed together.
+TOGETHER = {
+    "header-proves": Mutant(
+        "short-files-everywhere",
+        _PAST,
+        "shipper/driver/looking.py",
+        "rotated_from(file.path) if recognises else []",
+        "list(ask(ask_state()).chunks.files_of_path) if recognises else []",
+        _NO_TEST,
+    ),
+}
 
 #: Fault of the past, by its name in reviews and decisions → the rules whose removal brings it back.
 PAST = {
@@ -249,4 +285,13 @@ NOT_MET = {
     "worker-not-in-digest": "one tree runs everything",
     "throttling-not-heard": "a quota costs time, and no promise",
     "archive-named-after-its-tombstones": "one transaction holds all of a small archive",
+    "ledger-first": "a transaction commits both, and no late commit hits it (epoch-kept); at"
+    " least once, where the order matters, is not simulated",
+    "lane-asks-the-ledger-before-fencing": "that read waits for the lane's own transaction, whose"
+    " ledger record lies before the barrier (read-to-the-first-open-transaction)",
+    "no-barrier-on-the-control-partition": "whoever asks has written its generation there, and a"
+    " read reaches what its process wrote (`least_end`)",
+    "invalidation-without-the-right": "a late invalidation hides what is then sent once more, as"
+    " that reship asked for; it may also come between the check and the write (model/README.md)",
+    "size-not-compared": "the same run compares the bytes in the ledger (bytes-never-compared)",
 }

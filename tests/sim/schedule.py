@@ -75,6 +75,10 @@ class ScheduleHistory(ships.History):
                 with suppress(ClusterError):  # then `gaps` says that it could not ask
                     self._refuse_silence()
         self._wait_for(begun)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Let a run over all windows finish, and compare."""
         ticks = int(self.world.seconds // _TICK_SECONDS) + 1
         self._sleep_until(ticks * _TICK_SECONDS)
         self._finish_files(1.0)
@@ -104,13 +108,8 @@ class ScheduleHistory(ships.History):
         if chance.random() < 0.2:
             first = chance.randint(0, tick)
             begun.append(self._begin(self._run_of(_tick(first, tick + 1 - first))))
-        if chance.random() < (0.7 if self.habits.archives else 0.2):
+        if chance.random() < 0.2:
             begun.append(self._begin_to_archive(tick))
-        if self.habits.archives and chance.random() < 0.6:
-            runtime.sleep(chance.choice((0.0, 1.0, 10.0)))
-            window = _tick(chance.randint(0, tick))
-            again = self._run_of(window, reship=True, reship_reason="asked for")
-            begun.append(self._begin(again))
         finished = [path for path in self.source.files if not path.endswith(_UNFINISHED)]
         if self.habits.names:
             path = chance.choice(sorted(finished))
@@ -168,8 +167,12 @@ class ScheduleHistory(ships.History):
             except ShipperError as error:
                 self.world.tell(f"archive: {error.message}")
 
-        self._may_hurt(Run("archive"), process)
-        return self.world.spawn(work, "archive", process), process
+        run = Run("archive", risks=(0.9, 0.0))
+        self._may_hurt(run, process)
+        begun = self.world.spawn(work, "archive", process), process
+        if self.habits.strikes:
+            self._wait_for_strike(run, *begun)
+        return begun
 
     def _open(self, name: str) -> OpenLedger:
         """Open a cluster's ledger, as commands that look at ledgers do."""
@@ -250,7 +253,36 @@ class ScheduleHistory(ships.History):
         return [*super()._steps(), *(["report"] * self._reports)]
 
 
+class ArchiveHistory(ScheduleHistory):
+    """Two windows that were shipped. Then they are archived, and sent again, by runs that stop."""
+
+    def play(self) -> None:
+        self._set_up()
+        chance, begun = self.world.random, []
+        self._hurts = False
+        for tick in range(2):
+            self._write(f"{ships.ROOT}w{tick}.log")
+            self._sleep_until((tick + 1) * _TICK_SECONDS + 1)
+            self._wait_for([self._begin(self._run_of(_tick(tick), scheduled=True))])
+        self._hurts = True
+        for what in ("archive", "reship", "archive", "reship", "archive"):
+            if chance.random() < 0.3:
+                continue
+            if what == "archive":
+                begun.append(self._begin_to_archive(chance.randint(1, 2)))
+            else:
+                window = _tick(chance.randint(0, 1))
+                again = self._run_of(window, reship=True, reship_reason="asked for")
+                again.risks, again.may_die = (0.2, 0.5), chance.random() < 0.5
+                begun.append(self._begin(again))
+                self._wait_for_strike(again, *begun[-1])
+            runtime.sleep(chance.choice((0.0, 1.0, 10.0, 60.0)))
+        self._wait_for(begun)
+        self._finish()
+
+
 def play(world: World, habits: ships.Habits | None = None) -> None:
     """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
     chosen = replace(habits or ships.Habits(), repeats=False)
-    ships.play_history(world, lambda: ScheduleHistory(world, chosen))
+    kind = ArchiveHistory if chosen.archives else ScheduleHistory
+    ships.play_history(world, lambda: kind(world, chosen))

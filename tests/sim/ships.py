@@ -28,18 +28,18 @@ from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.ledger.codec import decode_sound
-from shipper.ledger.fold import ChunkOfSplit, Chunks, covered, invalidations_in
-from shipper.ledger.records import CHUNKS, ChunkValue
+from shipper.ledger.fold import ChunkOfSplit, Chunks, Invalidated, covered
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkValue, Invalidation, InvalidationKey
 from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
-from shipper.types import LogRecord, SplitId
+from shipper.types import FileId, LogRecord, SplitId
 from shipper.windows.window import Window
 from shipper.worker import task
 from tests.sim import clients
-from tests.sim.broker import SimCluster
+from tests.sim.broker import SimCluster, Topic
 from tests.sim.engine import BoundedPool, FilesEngine
 from tests.sim.primitives import installed
 from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SPLIT_BYTES, SimSource, topic_of
@@ -49,6 +49,13 @@ TOPICS = ("logs.a", "logs.b")
 START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 _HOUR = Window(START, START + dt.timedelta(hours=1))
 _MOST_SECONDS = 8_000.0
+_PIPE = MemoryFileSystem.pipe_file
+#: Number of a run → chance that its driver, or a task, is struck at a point of the protocol. The
+#: first run stops, the next one dies while it takes over, and another one takes over from both.
+_RISKS = ((0.3, 0.8), (0.6, 0.3), (0.1, 0.1))
+#: Requests at which they are struck.
+_DRIVERS_WORDS = ("generation", "init", "barrier", "invalidation", "archive", "commit", "store")
+_TASKS_WORDS = ("attempt", "init", "barrier", "batch", "chunk", "commit")
 
 
 class Wrong(Exception):
@@ -70,6 +77,12 @@ class Run:
     """What this run alone is asked for (shipper.request)."""
     machine: list[Process] = field(default_factory=list)
     """Its driver, and the tasks that it has begun: they share a machine."""
+    risks: tuple[float, float] = (0.1, 0.1)
+    """Chance that its driver, or a task, is struck at a point of the protocol."""
+    may_die: bool = True
+    """True if it may also be killed there."""
+    is_struck: bool = False
+    """True once one of them was struck at a point of the protocol."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,9 @@ class Habits:
     """True if a renamed file may at once be copied, with its time."""
     names: bool = False
     """True if people run files by name, also while a cluster is away. For schedules."""
+    strikes: bool = False
+    """True if processes, or threads, stop between two requests, perhaps with leaders that do not
+    know that they were replaced. The next run begins then."""
     reships: bool = False
     """True if some runs send again what is there."""
     ordered: bool = False
@@ -110,6 +126,10 @@ class Habits:
     """True if the ledger's topic may be deleted, or made anew."""
     remakes: bool = False
     """True if topics are deleted and made anew. Lost records are sent again."""
+    skips: bool = False
+    """True if files that were delivered are replaced, and what takes their place is left alone."""
+    away: bool = False
+    """True if topics are without a leader when a run begins. Its tasks may then read twice."""
     archives: bool = False
     """True if windows are archived and sent again beside each other. For schedules."""
     headers: bool = False
@@ -177,6 +197,9 @@ class History:
         self._numbers = itertools.count()
         self._hurts = True
         self._lost_ledger = False
+        self._strikes = habits.strikes or world.chance(0.3)
+        self._results: list[tuple[Run, str, dt.datetime]] = []
+        """Run, cluster, and when the ship began whose result was there when the run was green."""
         self._delivered: set[str] = set()
         """Paths of files that a run without fault had, so that they may be removed."""
         chance = world.random
@@ -187,13 +210,15 @@ class History:
         if "pauses" in world.without:
             self._pause_share = 0.0
         self._on_replaced = "continue"
-        if habits.headers or habits.objects:
+        if habits.skips:
+            self._on_replaced = "skip"
+        elif habits.headers or habits.objects:
             self._on_replaced = chance.choice(("continue", "fail" if habits.headers else "reship"))
 
     @property
     def _counts_of_runs(self) -> tuple[int, int]:
         """Least and most runs before the last one."""
-        return (2, 4) if self.habits.rotates else (2, 3)
+        return (3, 4) if self.habits.reships else (2, 4) if self.habits.rotates else (2, 3)
 
     def play(self) -> None:
         """Let the runs interleave, then let one finish, and compare."""
@@ -204,6 +229,8 @@ class History:
             if self.runs and self.habits.repeats and self.world.chance(0.3):
                 name = self.runs[-1].name  # the same run, tried again from its first step
             begun.append(self._begin(self._new_run(name)))
+            if self.habits.strikes:
+                self._wait_for_strike(self.runs[-1], *begun[-1])
             if self.habits.zombies and self.world.chance(0.5):
                 begun += self._repeat_beside_zombie(self.runs[-1])
             if self.habits.rotates and self.world.chance(0.6):
@@ -229,13 +256,14 @@ class History:
             if self.source.is_misread and "reship" not in self.last.options:
                 options = {"reship": True, "reship_reason": "it was misread"}
                 new = partial(Run, "reship", tasks=1, lanes=1, options=options)
-            elif not late:
+            elif not late and not self._lost_ledger:  # which cannot stop zombies of before
                 raise Wrong(f"a healthy run failed: exit code {self.last.code}")
             runtime.sleep(clients.Network.late_seconds)
 
     def _new_run(self, name: str) -> Run:
         run = Run(name, self.world.random.randint(1, 2), self.world.random.randint(1, 2))
-        if self.habits.reships and self.world.chance(0.5):
+        run.risks, run.may_die = _RISKS[min(len(self.runs), 2)], bool(self.runs)
+        if self.habits.reships and self.world.chance(0.7):
             run.options = {"reship": True, "reship_reason": "asked for"}
         for before in self.runs:
             if before.name == name:
@@ -259,6 +287,11 @@ class History:
         self._rotate()
         return [self._begin(self._new_run(run.name))]
 
+    def _wait_for_strike(self, run: Run, fiber: Fiber, process: Process) -> None:
+        until = self.world.seconds + 100
+        while not (run.is_struck or fiber.done or process.dead or self.world.seconds > until):
+            runtime.sleep(0.1)
+
     def _wait_for(self, begun: Sequence[tuple[Fiber, Process]]) -> None:
         for fiber, process in begun:
             while not fiber.done and not process.dead:
@@ -277,9 +310,14 @@ class History:
         network.late_requests = chance.choice((0.0, 0.5, 1.0))
         network.late_seconds = chance.choice((1.0, 5.0, 20.0))
         network.lost_answers = chance.choice((0.0, 0.01, 0.05, 0.15))
-        network.under_way = 0
+        network.under_way, network.moved_coordinators = 0, 0.0
+        if self._strikes and "troubles" not in self.world.without:
+            network.moved_coordinators = chance.choice((0.0, 0.05))
+            for cluster in self.clusters.values():
+                cluster.compacts = chance.choice((0.0, 0.5))
         if "losses" in self.world.without:
             network.lost_requests = network.lost_answers = 0.0
+        self._lost_answers = network.lost_answers
         if "delays" in self.world.without:
             network.latency = 0.002
             for cluster in self.clusters.values():
@@ -326,7 +364,7 @@ class History:
         """End all faults."""
         self._hurts = self.source.breaks = False
         network = clients.Network
-        network.lost_requests = network.lost_answers = 0.0
+        network.lost_requests = network.lost_answers = network.moved_coordinators = 0.0
         network.latency = 0.002
         for cluster in self.clusters.values():
             cluster.down_until = cluster.quota = 0.0
@@ -338,9 +376,18 @@ class History:
             runtime.sleep(1.0)
 
     def _begin(self, run: Run) -> tuple[Fiber, Process]:
-        process = Process(f"{run.name}.driver")
+        process, chance = Process(f"{run.name}.driver"), self.world.random
+        if self.habits.away and self._hurts:
+            cluster, topic = self.clusters[self.names[0]], chance.choice(TOPICS)
+            for number in range(len(cluster.topics[topic].partitions)):
+                cluster.lose_leader(topic, number, chance.choice((10.0, 25.0)))
+
+        def work() -> None:
+            self._run(run)
+            process.dead = True  # and with it threads that it has not waited for
+
         self._may_hurt(run, process)
-        return self.world.spawn(lambda: self._run(run), "driver", process), process
+        return self.world.spawn(work, "driver", process), process
 
     def _may_hurt(self, run: Run, process: Process) -> None:
         """Arm a kill or a pause of the process, at some moment of its life."""
@@ -348,6 +395,8 @@ class History:
         if not self._hurts:
             return
         world, chance = self.world, self.world.random
+        if self._strikes:
+            return self._strike_at_a_point(run, process)
         switches = int(2 ** (chance.random() * 10))
         if chance.random() < self._kill_share:
             process.struck_after, process.strike = switches, lambda: world.kill(process)
@@ -356,6 +405,60 @@ class History:
             paused = run.machine if chance.random() < 0.3 else [process]
             process.struck_after = switches
             process.strike = lambda: [world.pause(each, seconds) for each in paused]
+
+    def _strike_at_a_point(self, run: Run, process: Process) -> None:
+        """Arm a kill of the process, a pause of it or of its machine, or of the one thread, between
+        two requests. The first run is struck more often than those that take over from it."""
+        world, chance = self.world, self.world.random
+        is_driver, zombies = process is run.machine[0], ("pause", "stall")
+        what = chance.choice((*zombies, "kill") if run.may_die else (*zombies, *zombies, ""))
+        if ("kills" if what == "kill" else "pauses") in world.without:
+            what = ""
+        seconds = chance.choice((7.0, 15.0, 45.0, 90.0))
+        is_isolated, paused = chance.random() < 0.5, chance.choice(([process], run.machine))
+        if chance.random() < run.risks[not is_driver]:
+            words = _DRIVERS_WORDS if is_driver else _TASKS_WORDS
+            process.struck_word = chance.choice(("", *words))
+            process.struck_at = int(2 ** (chance.random() * (3 if process.struck_word else 6)))
+
+        def strike() -> None:
+            run.is_struck = True
+            for name, cluster in self.clusters.items() if is_isolated else ():
+                if (ledger := cluster_of(name).ledger_topic("sim")) in cluster.topics:
+                    self._cut_off(cluster, ledger, seconds)
+                    process.cut_off_until = world.seconds + seconds + 20
+            self._meanwhile(is_driver)
+            if what == "kill":
+                world.kill(process)
+            elif what == "pause":
+                for each in paused:
+                    world.pause(each, seconds)
+            elif what:
+                world.tell(f"a thread of {process} stops for {seconds:.1f} s")
+                world.sleep(seconds)
+
+        process.strike = strike
+
+    def _meanwhile(self, is_driver: bool) -> None:
+        """Let something else happen while a process is struck."""
+        chance, cluster = self.world.random, self.clusters[self.names[0]]
+        if self.habits.loses_ledger and is_driver and not self._lost_ledger:
+            self._lose_ledger()
+        if chance.random() < (0.7 if self.habits.remakes else 0.2):
+            self._change_topic(cluster, chance.choice(TOPICS))
+
+    def _cut_off(self, cluster: SimCluster, ledger: str, seconds: float) -> None:
+        """Cut the ledger's leaders off from the other brokers: they are replaced, and answer on.
+        Meanwhile answers are lost."""
+        for number in (0, 1):
+            cluster.depose(ledger, number, seconds + 30)
+        network = clients.Network
+        network.lost_answers = 0.3
+
+        def mend() -> None:
+            network.lost_answers = self._lost_answers if self._hurts else 0.0
+
+        self.world.at(seconds, mend)
 
     def _trouble(self) -> None:
         """Let something happen to the clusters and to the source."""
@@ -388,10 +491,13 @@ class History:
             self.source.overwrite(chance.choice(sorted(self.source.files)))
         if self.habits.moves and chance.random() < 0.5:
             self.source.move(f"file:///moved{next(self._numbers)}/")
-        if self.habits.headers:
-            for path in [path for path in self._delivered if chance.random() < 0.5]:
+        if self.habits.headers or self.habits.skips:
+            for path in [path for path in sorted(self._delivered) if chance.random() < 0.5]:
                 self._delivered.remove(path)
-                self.source.remove(path)
+                if self.habits.skips:
+                    self.source.write(path, chance.randint(1, 30)).skipped = True
+                else:
+                    self.source.remove(path)
         if chance.random() < 0.3 or not self.source.files:
             self._write(f"{self.source.root}n{len(self.source.written)}.log")
 
@@ -408,9 +514,10 @@ class History:
         path = self.world.random.choice(sorted(self.source.files))
         if self.habits.packs and not path.endswith(".gz") and self.world.chance(0.5):
             return self.source.pack(path)
-        name, number = path.removeprefix(ROOT).partition(".")[0], next(self._numbers)
+        root, number = self.source.root, next(self._numbers)
+        name = path.removeprefix(root).partition(".")[0]
         # The new name is listed right behind the old one, or behind all others.
-        to = f"{ROOT}{name}.old{number}" if self.world.chance(0.5) else f"{ROOT}z{number}.{name}"
+        to = f"{root}{name}.old{number}" if self.world.chance(0.5) else f"{root}z{number}.{name}"
         self.source.rename(path, to)
         if self.habits.copies and self.world.chance(0.5):
             self.source.copy(to, f"{to}.copy")
@@ -436,6 +543,8 @@ class History:
         if run.code == 0:
             self._refuse_untrue_figures(run)
             self._delivered |= there & set(self.source.files)
+            for name in self.names:
+                self._results.append((run, name, self._result(run, name).started_at))
 
     @property
     def _is_apart(self) -> bool:
@@ -495,6 +604,9 @@ class History:
         """Compare each topic with the truth. A file that was renamed or has grown may be missing if
         the last run left it out with a warning, and one that repeats the whole content of another
         one that is gone. No file may be doubled."""
+        for run, name, began in self._results:
+            if self._result(run, name).started_at < began:
+                raise Wrong(f"{name}: an earlier attempt's result took the place of {run.name}'s")
         wanted = Counter(self.source.truth())
         named = self._left_out()
         if self.habits.remakes:  # nobody can notice a loss where brokers did not tell a topic's id
@@ -502,15 +614,10 @@ class History:
         headers = [file for file in self.source.written if file.headed and file.lines == 1]
         named.update(file.line(0) for file in headers[1:])
         named.update(line for file in self.source.written if file.gone for line in file.all_lines())
-        copies = (
-            1
-            + self.source.is_misread
-            + self._lost_ledger
-            + len({run.name for run in self.runs if run.options.get("reship")})
-        )
+        copies = 1 + self.source.is_misread + self._lost_ledger
         most = Counter({line: count * copies for line, count in wanted.items()})
-        self._refuse_doubled(most)
         for name, cluster in self.clusters.items():
+            self._refuse_doubled(most + self._asked_again(name), [name])
             found = self._found(name)
             if self.habits.reships and (claimed := self.claimed(name)) != wanted:
                 raise Wrong(f"{name}: doubled in the ledger {shown(claimed - wanted)}")
@@ -522,20 +629,28 @@ class History:
                 if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
 
+    def _result(self, run: Run, name: str) -> ShipResult:
+        found = self._context(run).folder.find(f"ship.{name}", ShipResult)
+        assert found is not None
+        return found
+
     def _found(self, name: str) -> Counter[bytes]:
         return Counter(line for topic in TOPICS for line in self.clusters[name].values(topic))
 
-    def _refuse_doubled(self, most: Counter[bytes]) -> None:
-        for name in self.names:
+    def _refuse_doubled(self, most: Counter[bytes], names: Sequence[str] = ()) -> None:
+        for name in names or self.names:
             if doubled := self._found(name) - most:
                 raise Wrong(f"{name}: doubled {shown(doubled)}")
 
     def _refuse_untrue_figures(self, run: Run) -> None:
         """Raise Wrong if the results of a run that succeeded say other than the ledger what the run
         has sent. What a later run takes back or sends again counts there alone."""
-        if self.habits.reships or self.habits.objects or self.habits.remakes:
+        habits = self.habits
+        if habits.reships or habits.archives or habits.objects or habits.remakes:
             return
         for name in self.names:
+            if cluster_of(name).ledger_topic("sim") not in self.clusters[name].topics:
+                continue
             ship = self._context(run).folder.need(f"ship.{name}", ShipResult)
             sent = Counter[str]()
             for _, of, chunk in self._chunks(name):
@@ -556,6 +671,29 @@ class History:
                         raise Wrong(f"{name}: {topic} has line {line} of file {file} too late")
                     last[file] = int(line)
 
+    def _invalidations(self, name: str) -> dict[FileId, set[int]]:
+        """Return file → the generations below which its chunks do not count."""
+        ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
+        found = dict[FileId, set[int]]()
+        for _, entry in decode_sound("sim", CONTROL, _records(ledger, CONTROL), {}):
+            match entry:
+                case (InvalidationKey(file, generation), Invalidation()):
+                    found.setdefault(file, set()).add(generation)
+        return found
+
+    def _asked_again(self, name: str) -> Counter[bytes]:
+        """Return the lines of files that were to be sent again, each as often as they were."""
+        if not (self.habits.reships or self.habits.archives):
+            return Counter()
+        of_path = dict[str, set[int]]()
+        for file, generations in self._invalidations(name).items():
+            of_path.setdefault(file.path, set()).update(generations)
+        lines = Counter[bytes]()
+        for path, generations in of_path.items():
+            for line in self.source.files[path].all_lines():
+                lines[line] += len(generations)
+        return lines
+
     def claimed(
         self, name: str, counts: Callable[[ChunkValue], object] = lambda chunk: True
     ) -> Counter[bytes]:
@@ -574,12 +712,11 @@ class History:
     def _chunks(self, name: str) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
         """Yield what a cluster's ledger says, without what was taken back."""
         ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
-        records = [
-            LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
-            for one in ledger.partitions[CHUNKS].ended()
-        ]
-        over = invalidations_in(decode_sound("sim", CHUNKS, records, {}))
-        chunks = Chunks("sim", over).feed(records)
+        over = {
+            file: Invalidated(max(generations), frozenset())
+            for file, generations in self._invalidations(name).items()
+        }
+        chunks = Chunks("sim", over).feed(_records(ledger, CHUNKS))
         for split, state in chunks.splits.items():
             for of, chunk in state.chunks.items():
                 yield split, of, chunk
@@ -597,6 +734,13 @@ class History:
         )
 
 
+def _records(ledger: Topic, partition: int) -> list[LogRecord]:
+    return [
+        LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
+        for one in ledger.partitions[partition].ended()
+    ]
+
+
 def shown(lines: Counter[bytes]) -> str:
     first = ", ".join(line.rstrip(b".").decode() for line in sorted(lines)[:3])
     return f"{sum(lines.values())} lines: {first} …"
@@ -605,6 +749,12 @@ def shown(lines: Counter[bytes]) -> str:
 def _tell(text: str) -> None:
     if World.current is not None:
         World.current.tell(f"says: {text}")
+
+
+def _piped(self: MemoryFileSystem, *given: Any, **more: Any) -> None:
+    _PIPE(self, *given, **more)
+    if World.current is not None:
+        World.current.pass_point("store")
 
 
 def play(world: World, habits: Habits | None = None) -> None:
@@ -620,6 +770,7 @@ def play_history(world: World, history: Callable[[], History]) -> None:
     places: list[tuple[Any, str, Any]] = [
         *clients.places(),
         (task, "LanePool", BoundedPool),
+        (MemoryFileSystem, "pipe_file", _piped),
         *((module, "say", _tell) for module in (plan_step, ledger_progress, run_module, ship_step)),
     ]
     # A line is as long as a real head.

@@ -37,6 +37,8 @@ class SourceFile:
     """Virtual time since which it is as it is."""
     gone: bool = False
     """True if another one was written over it."""
+    skipped: bool = False
+    """True if it took the place of one that was delivered, and is to be left alone."""
 
     @property
     def size_bytes(self) -> int:
@@ -137,6 +139,6 @@ class SimSource:
         del self.files[path]
 
     def truth(self) -> Iterator[bytes]:
-        """Yield every line that was ever written, each as often as it was."""
+        """Yield every line that was ever written and is to be sent, each as often as it was."""
         for file in self.written:
-            yield from file.all_lines()
+            yield from () if file.skipped else file.all_lines()

@@ -187,7 +187,7 @@ class TestBroker:
                 for _ in range(20):
                     consumer = clients.Consumer({"bootstrap.servers": "one:9092"})
                     consumer._position = 0
-                    _, end, _ = consumer._read("t", 0)
+                    _, end, _ = consumer._read("t", 0, is_old=consumer._asks_old_leader)
                     ends.add(end)
                 seen.append(ends)
             return seen

@@ -40,6 +40,12 @@ class Process:
         self.switches = 0
         self.struck_after: int | None = None
         """Number of switches after which ``strike`` is called, once."""
+        self.struck_at = 0
+        """Number of points of the protocol until ``strike`` is called, once; 0: never."""
+        self.struck_word = ""
+        """Only points count whose name has it."""
+        self.cut_off_until = 0.0
+        """Until then it reaches the old leaders of its ledger alone, which acknowledge nothing."""
         self.strike: Callable[[], object] = lambda: None
 
     def __repr__(self) -> str:
@@ -205,6 +211,15 @@ class World:
         process.paused_until = self.seconds + seconds
         if self._running is not None and self._running.process is process:
             self.give_way_once()
+
+    def pass_point(self, name: str) -> None:
+        """Pass a point of the protocol: the request ``name`` is about to be sent, or was
+        answered."""
+        process = self.process
+        if process.struck_at and process.struck_word in name:
+            process.struck_at -= 1
+            if not process.struck_at:
+                process.strike()
 
     def give_way_once(self) -> None:
         fiber = self.fiber
