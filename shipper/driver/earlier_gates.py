@@ -13,7 +13,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.errors import ShipperError, StepResultError, why_system
-from shipper.ledger.inventory import LedgerFigures, figures
+from shipper.ledger.inventory import figures
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder, without_pictures
 from shipper.report.plan_result import PlanResult
@@ -26,7 +26,7 @@ from shipper.report.results import (
 )
 from shipper.request import CLOSED_GATE
 from shipper.verify.readback import ReadBack
-from shipper.verify.reconcile import Reconciliation, reconcile
+from shipper.verify.reconcile import CountTable, reconcile
 from shipper.verify.recount import look
 
 _LEDGER_WAIT_SECONDS = 60.0
@@ -41,27 +41,19 @@ class DeliveryReader:
     def read_back(
         self,
         check: ReadBackCheck,
-        ship: ShipResult,
-        ledger: LedgerFigures,
-        account: Reconciliation,
+        table: CountTable,
         ends: dict[str, list[int]] | None = None,
     ) -> str:
-        """Read the topics back, and add the findings, or why there are none, to the account. Return
-        a description of the records read. ``ends``: topic → where its partitions' records of this
+        """Read the topics back, and add what was found, or why nothing was, to the table. Return a
+        description of the records read. ``ends``: topic → where its partitions' records of this
         ship surely end; None: where they end now."""
-        account.ends = ends
+        table.ends = ends
+        ship = table.ship
         reader = ReadBack(self._cluster, committed=ship.guarantee == "exactly_once")
         try:
-            return look(
-                check,
-                ship,
-                ledger,
-                account,
-                reader,
-                lambda: self._others(check, ship, since=ends is None),
-            )
+            return look(check, table, reader, lambda: self._others(check, ship, since=ends is None))
         except ShipperError as error:
-            account.read_back_fault, account.read_back_passing = error.message, error.retriable
+            table.read_back_fault, table.read_back_passing = error.message, error.retriable
             return "nothing read back"
 
     def _others(self, check: ReadBackCheck, ship: ShipResult, *, since: bool) -> str | None:
@@ -164,15 +156,15 @@ class EarlierGates:
         for topic in gone:
             ledger.sent.pop(topic, None)
             ledger.topics.pop(topic, None)
-        account = reconcile(ship, {file.path: file for file in gate.files}, ledger)
+        table = reconcile(ship, {file.path: file for file in gate.files}, ledger)
         checks, kept = list(self._context.pipeline.gates.delivery), list[CheckResult]()
         if check is None or ship.ends_before is None:
             checks = [each for each in checks if not isinstance(each, ReadBackCheck)]
             kept = [each for each in gate.failed if each.check.startswith("read_back")]
         else:
-            self.reader.read_back(check, ship, ledger, account, gate.ends)
-            self.may_be_read_later |= account.read_back_passing
-        return [*kept, *evaluate_delivery(checks, account)]
+            self.reader.read_back(check, table, gate.ends)
+            self.may_be_read_later |= table.read_back_passing
+        return [*kept, *evaluate_delivery(checks, table)]
 
     def _recreated(self, ship: ShipResult) -> set[str]:
         """Return the topics that were deleted since: a check of its own tells of records that are
@@ -184,7 +176,7 @@ class EarlierGates:
             if present.get(topic, topic_id) != topic_id
         }
 
-    def remember(self, result: DeliveryGateResult, account: Reconciliation) -> None:
+    def remember(self, result: DeliveryGateResult, table: CountTable) -> None:
         """Keep the gate if it closed over what this run sent; forget the earlier ones if it is
         open. Raises StepResultError."""
         if result.status != "failed":
@@ -197,11 +189,9 @@ class EarlierGates:
             for check in result.checks
             if check.severity == "block" and not check.passed and not check.check.startswith("run ")
         ]
-        ends = (
-            {topic: list(found) for topic, found in account.ends.items()} if account.ends else None
-        )
         if failed:
-            self._keep(failed, ends)
+            ends = {topic: list(found) for topic, found in (table.ends or {}).items()}
+            self._keep(failed, ends or None)
 
     def keep_uncompared(self, why: str) -> None:
         """Keep a gate that could not compare anything. Never raises, since something else has

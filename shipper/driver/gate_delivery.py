@@ -70,16 +70,16 @@ def _judged(
     files = planned.files_for(cluster_name)
     with context.phases("reading the ledger"):
         chunks, ledger, lost = _read(context, files, shipped, log)
-    account = reconcile(shipped, {file.path: file.id for file in files}, ledger)
+    table = reconcile(shipped, {file.path: file.id for file in files}, ledger)
     scope = f"the whole window, {plural(len(planned.own_files), 'file')}"
     if late := len(files) - len(planned.own_files):
         scope += f", and {late:,} late ones"
     check = next((c for c in pipeline.gates.delivery if isinstance(c, ReadBackCheck)), None)
     if check:
         with context.phases("reading back"):
-            scope += "; " + earlier.reader.read_back(check, shipped, ledger, account)
+            scope += "; " + earlier.reader.read_back(check, table)
     with context.phases("comparing"):
-        checks_found = evaluate_delivery(pipeline.gates.delivery, account, lost)
+        checks_found = evaluate_delivery(pipeline.gates.delivery, table, lost)
     with context.phases("reading back"):
         checks_found += earlier.count_again(check)
     result = DeliveryGateResult(
@@ -88,22 +88,22 @@ def _judged(
         scope=scope + earlier.scope,
         checks=checks_found,
         recreated=lost,
-        topics=account.topics,
+        topics=table.topics(),
         offsets={
-            topic: list(zip_longest(begins, account.ends[topic], fillvalue=0))
+            topic: list(zip_longest(begins, table.ends[topic], fillvalue=0))
             for topic, begins in (shipped.ends_before or {}).items()
-            if account.ends and topic in account.ends
+            if table.ends and topic in table.ends
         },
-        account=account.counts,
+        account=table.counts(),
         coverage=_coverage(context, planned, chunks, cluster_name, earlier),
     )
     meaning = (
         f"after shipping to {cluster_name}: do not trust this window before the difference is "
         "explained"
     )
-    looked = not (account.read_back_passing or earlier.may_be_read_later)
+    looked = not (table.read_back_passing or earlier.may_be_read_later)
     result = close_if_needed(result, meaning, looked=looked)
-    earlier.remember(result, account)
+    earlier.remember(result, table)
     if result.status != "failed" and not context.is_trial:
         with context.phases("comparing"):
             result.complete = completed(

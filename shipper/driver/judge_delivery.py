@@ -17,8 +17,8 @@ from shipper.config.checks import (
 from shipper.driver.gate import rate, unevaluated
 from shipper.report.markup import plural
 from shipper.report.plan_result import RecreatedTopic
-from shipper.report.results import CheckResult
-from shipper.verify.reconcile import Expired, Observed, Reconciliation, Sum
+from shipper.report.results import CheckResult, ShipResult
+from shipper.verify.reconcile import LEDGER, TOPIC, CountRow, CountTable
 
 #: Number of files to name, of thousands that do not add up.
 _MOST_OPEN = 20
@@ -26,31 +26,25 @@ _MOST_OPEN = 20
 
 def evaluate_delivery(
     checks: Sequence[DeliveryCheck],
-    account: Reconciliation,
+    table: CountTable,
     recreated: Iterable[RecreatedTopic] = (),
 ) -> list[CheckResult]:
-    """Return one result per check and sum, with all figures and their sources; the sums of files,
+    """Return one result per check and row, with all figures and their sources; the rows of files,
     and of partitions, that agree are one result together. A check without anything to compare
     cannot be evaluated. ``recreated``: topics that do not hold what the ledger says."""
     results = [_recreated(lost) for lost in recreated]
     for check in checks:
         match check:
-            case SumClosesCheck():
-                results += _sums(check, account.sums, {"files": account.files})
-            case ChecksumCheck():
-                results += _sums(check, account.checksums, {"files": account.file_checksums})
+            case SumClosesCheck() | ChecksumCheck():
+                results += _rows(check, table)
             case ReadBackCheck():
-                if account.read_back_fault is not None:
+                if table.read_back_fault is not None:
                     expected = "what was sent, as consumers see it"
-                    results.append(unevaluated("read_back", expected, account.read_back_fault))
+                    results.append(unevaluated("read_back", expected, table.read_back_fault))
                 else:
-                    if account.read_back or account.partitions or not account.expired:
-                        results += _sums(
-                            check, account.read_back, {"partitions": account.partitions}
-                        )
-                    results += map(_expired, account.expired)
+                    results += _rows(check, table)
             case QuarantineRateCheck():
-                results.append(_quarantine_rate(check, account))
+                results.append(_quarantine_rate(check, table.ship))
             case _:
                 assert_never(check)
     return results
@@ -74,109 +68,85 @@ def _recreated(lost: RecreatedTopic) -> CheckResult:
     )
 
 
-def _expired(gone: Expired) -> CheckResult:
+def _expired(row: CountRow) -> CheckResult:
     """Return a warning: the records were sent and were there, and consumers had as long to read
     them as the topic's settings allow."""
+    sent, seen = row.figures[LEDGER] or 0, row.figures[TOPIC] or 0
     return CheckResult(
-        check=f"expired({gone.name})",
+        check=f"expired({row.name})",
         severity="warn",
         passed=False,
-        expected=f"{plural(gone.sent, 'record')} that this ship sent",
-        observed=f"{gone.missing:,} of them expired: {gone.where}; `retention.ms` or "
+        expected=f"{plural(sent, 'record')} that this ship sent",
+        observed=f"{sent - seen:,} of them expired: {row.remark}; `retention.ms` or "
         "`retention.bytes` of the topic, or delete-records",
     )
 
 
-def _sums(
-    check: DeliveryCheck, single: Sequence[Sum], many: Mapping[str, Sequence[Sum]]
-) -> list[CheckResult]:
-    if not single and not any(many.values()):
+def _rows(check: DeliveryCheck, table: CountTable) -> list[CheckResult]:
+    rows = [row for row in table.rows if row.check == check.check]
+    expired = [row for row in table.rows if row.check == "expired" and check.check == "read_back"]
+    if not rows and not expired:
         return [unevaluated(check.check, "figures that agree", "there are no figures to compare")]
-    results = [_result(check, one) for one in single]
-    for what, sums in many.items():
-        results += _many(check, what, sums)
-    return results
+    many = {what: [row for row in rows if row.subject == what] for what in ("file", "partition")}
+    results = [_result(check, row) for row in rows if row.subject not in many]
+    for what, of_many in many.items():
+        results += _many(check, f"{what}s", of_many)
+    return [*results, *map(_expired, expired)]
 
 
-def _counted(one: Sum) -> bool:
-    return len(one.figures) > 1 and all(figure.value is not None for figure in one.figures)
-
-
-def _reference(one: Sum) -> int | str:
-    """Return the figure of most places; among equals the first. Of a sum with `at_least` the last
-    figure has no say."""
-    values = [
-        figure.value
-        for figure in (one.figures[:-1] if one.at_least else one.figures)
-        if figure.value is not None
-    ]
-    return Counter(values).most_common(1)[0][0]
-
-
-def _fits(one: Sum, figure: Observed) -> bool:
-    reference = _reference(one)
-    if (
-        one.at_least
-        and figure is one.figures[-1]
-        and isinstance(figure.value, int)
-        and isinstance(reference, int)
-    ):
-        return figure.value >= reference
-    return figure.value == reference
-
-
-def _result(check: DeliveryCheck, one: Sum) -> CheckResult:
-    """Compare: expected is the figure of most places. Observed: what the others do."""
-    name = f"{check.check}({one.name})"
-    if not _counted(one):
-        missing = [figure for figure in one.figures if figure.value is None]
-        known = [figure for figure in one.figures if figure.value is not None]
+def _result(check: DeliveryCheck, row: CountRow) -> CheckResult:
+    """Compare: expected is the figure of most places; among equals that of the first. Observed:
+    what the others do."""
+    name = f"{check.check}({row.name})"
+    known = {where: figure for where, figure in row.figures.items() if figure is not None}
+    missing = [where for where in row.figures if where not in known]
+    if missing or len(known) < 2:
         fault = (
-            " and ".join(f"not counted {figure.where}" for figure in missing)
-            or "counted in one place only"
+            " and ".join(f"not counted {where}" for where in missing) or "counted in one place only"
         )
-        return unevaluated(name, _places(known) if known else "a figure", fault)
-    agree = [figure for figure in one.figures if _fits(one, figure)]
-    differ = [figure for figure in one.figures if not _fits(one, figure)]
-    # If all agree, the first place serves as the one that the others are compared with.
-    expected, observed = (agree, differ) if differ else (one.figures[:1], one.figures[1:])
-    said = (
-        "; ".join(f"{_places([figure])}{_difference(figure, one)}" for figure in differ)
-        if differ
-        else _observed(one, observed)
-    )
+        return unevaluated(name, _places(row, known) if known else "a figure", fault)
+    *others, last = known
+    # Where others write too, the last figure has no say.
+    voters = others if row.at_least else known
+    reference = Counter(known[where] for where in voters).most_common(1)[0][0]
+    differences = {
+        where: figure - reference
+        for where, figure in known.items()
+        if figure < reference or (figure > reference and not (row.at_least and where == last))
+    }
+    if differences:
+        expected = {where: known[where] for where in known if where not in differences}
+        observed = "; ".join(
+            _places(row, {where: known[where]}) + ("" if row.is_checksum else f" ({difference:+,})")
+            for where, difference in differences.items()
+        )
+    else:
+        # The first place serves as the one that the others are compared with.
+        (first, figure), *rest = known.items()
+        expected = {first: figure}
+        observed = (
+            "; ".join(_places(row, {where: figure}) for where, figure in rest)
+            if row.at_least
+            else _places(row, dict(rest))
+        )
     return CheckResult(
         check=name,
         severity=check.severity,
-        passed=not differ,
-        expected=("≥ " if one.at_least else "") + _places(expected),
-        observed=said + (f"; {one.remark}" if one.remark else ""),
+        passed=not differences,
+        expected=("≥ " if row.at_least else "") + _places(row, expected),
+        observed=observed + (f"; {row.remark}" if row.remark else ""),
     )
 
 
-def _observed(one: Sum, figures: Sequence[Observed]) -> str:
-    return "; ".join(_places([figure]) for figure in figures) if one.at_least else _places(figures)
-
-
-def _places(figures: Sequence[Observed]) -> str:
+def _places(row: CountRow, figures: Mapping[str, int]) -> str:
     """Return ``1,000 by the tasks' receipts and in the ledger, read anew``: the places of equal
     figures."""
-    return f"{_written(figures[0].value)} {' and '.join(figure.where for figure in figures)}"
+    return f"{row.write(next(iter(figures.values())))} {' and '.join(figures)}"
 
 
-def _difference(figure: Observed, one: Sum) -> str:
-    reference = _reference(one)
-    both_numbers = isinstance(figure.value, int) and isinstance(reference, int)
-    return f" ({figure.value - reference:+,})" if both_numbers else ""  # type: ignore[operator]
-
-
-def _written(value: int | str | None) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckResult]:
-    """Return the sums that do not agree, one by one, and the others in one result."""
-    results = [_result(check, one) for one in sums]
+def _many(check: DeliveryCheck, what: str, rows: Sequence[CountRow]) -> list[CheckResult]:
+    """Return the rows that do not agree, one by one, and the others in one result."""
+    results = [_result(check, row) for row in rows]
     if not results:
         return []
     not_passed = [result for result in results if not result.passed]
@@ -193,22 +163,20 @@ def _many(check: DeliveryCheck, what: str, sums: Sequence[Sum]) -> list[CheckRes
         check=f"{check.check}({what})",
         severity=severity,
         passed=not not_passed,
-        expected=f"all of {len(sums):,} sums agree",
+        expected=f"all of {len(rows):,} sums agree",
         observed=f"{len(not_passed):,} do not{unnamed}" if not_passed else "they do",
     )
     return [*shown, rest]
 
 
-def _quarantine_rate(check: QuarantineRateCheck, account: Reconciliation) -> CheckResult:
-    quarantined = (
-        account.quarantined / account.read if account.read else float(account.quarantined > 0)
-    )
+def _quarantine_rate(check: QuarantineRateCheck, ship: ShipResult) -> CheckResult:
+    count, read = sum(ship.quarantined.values()), ship.read
     # Rounded up, so that a share above the limit never looks like the limit.
-    share = -(-account.quarantined * 100_000_000 // account.read) / 1_000_000 if account.read else 0
+    share = -(-count * 100_000_000 // read) / 1_000_000 if read else 0
     return CheckResult(
         check="quarantine_rate",
         severity=check.severity,
-        passed=quarantined <= check.max_rate,
+        passed=(count / read if read else float(count > 0)) <= check.max_rate,
         expected=f"≤ {rate(check.max_rate)} of the lines that were read",
-        observed=f"{account.quarantined:,} of {account.read:,} ({share:.12g} %)",
+        observed=f"{count:,} of {read:,} ({share:.12g} %)",
     )

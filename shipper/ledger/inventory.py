@@ -39,6 +39,8 @@ class Tally:
     partition."""
 
     chunks: int = 0
+    lines: int = 0
+    """Lines of a file, by the ordinals at which its splits end; 0 for other subjects."""
     records: int = 0
     """Records in topics."""
     bytes: int = 0
@@ -73,66 +75,36 @@ class Tally:
         if value.generation > self.generation:
             self.generation, self.run_id = value.generation, value.run_id
 
-    def merge(self, other: Tally) -> None:
-        """Add the sums of other chunks."""
-        self.chunks += other.chunks
-        self.records += other.records
-        self.bytes += other.bytes
-        self.checksum = (self.checksum + other.checksum) % _UINT64
-        self.filtered.update(other.filtered)
-        self.reasons.update(other.reasons)
-        self.archived += other.archived
-        self.generation, self.run_id = max(
-            (self.generation, self.run_id), (other.generation, other.run_id)
-        )
-        self.files += other.files
-        self.complete += other.complete
-
-
-@dataclass
-class FileFigures:
-    """Figures of one file of the window, by the ledger."""
-
-    lines: int = 0
-    """Lines, by the ordinals at which the file's splits end."""
-    shipped: Tally = field(default_factory=Tally)
-    """Shipped records, whichever run sent them; without quarantined ones."""
-    quarantined: Tally = field(default_factory=Tally)
-    sent: dict[str, Tally] = field(default_factory=dict)
-    """Topic → records that this ship sent to it."""
-
-    @property
-    def records(self) -> int:
-        """Records in any topic."""
-        return self.shipped.records + self.quarantined.records
-
 
 @dataclass
 class LedgerFigures:
-    """Figures of one window's files, and of one ship of them, by the ledger."""
+    """The ledger's counts of one window's files, and of one ship of them."""
 
-    files: dict[FileId, FileFigures] = field(default_factory=dict)
+    files: dict[FileId, Tally] = field(default_factory=dict)
+    """Records in any topic, whichever run sent them; checksum and ``filtered`` without quarantined
+    ones."""
     topics: Counter[str] = field(default_factory=Counter)
     """Topic → records, whichever run sent them."""
     sent: dict[str, dict[int | None, Tally]] = field(default_factory=dict)
     """Topic → partition → records that this ship sent there. None: the ledger does not know the
     partition (records with keys)."""
+    checksums: dict[FileId, Counter[str]] = field(default_factory=dict)
+    """File → topic → checksum of the records that this ship sent there, not modulo 2^64."""
 
     def sent_to(self, topic: str) -> Tally:
         """Return what this ship sent to all partitions of the topic together."""
-        found = Tally()
-        for tally in self.sent.get(topic, {}).values():
-            found.merge(tally)
-        return found
+        parts = self.sent.get(topic, {}).values()
+        return Tally(
+            records=sum(part.records for part in parts),
+            checksum=sum(part.checksum for part in parts) % _UINT64,
+        )
 
     @property
     def reasons(self) -> Counter[str]:
         """Reason → records that this ship sent to a quarantine topic."""
-        found: Counter[str] = Counter()
-        for parts in self.sent.values():
-            for tally in parts.values():
-                found.update(tally.reasons)
-        return found
+        return sum(
+            (tally.reasons for parts in self.sent.values() for tally in parts.values()), Counter()
+        )
 
 
 def figures(
@@ -142,22 +114,23 @@ def figures(
     ``generations`` count as sent by the ship."""
     found = LedgerFigures()
     for file in dict.fromkeys(files):
-        of_file = found.files.setdefault(file, FileFigures())
+        of_file = found.files.setdefault(file, Tally())
         if (alias := chunks.aliases.get(file)) is not None and alias.whole:
-            of_file.shipped.records += sum(alias.records.values())
+            of_file.records += sum(alias.records.values())
             found.topics.update(alias.records)
         for state in chunks.states(file):
             of_file.lines += state.end or 0
             for of, value in state.counted.items():
-                (of_file.shipped if value.reasons is None else of_file.quarantined).add(
-                    of.topic, value
-                )
+                if value.reasons is None:
+                    of_file.add(of.topic, value)
+                elif of.topic:
+                    of_file.records += value.records
                 if value.records and of.topic:
                     found.topics[of.topic] += value.records
             for of, value in state.chunks.items():
                 topic = of.topic
                 if value.records and topic and value.generation in generations:
-                    of_file.sent.setdefault(topic, Tally()).add(topic, value)
+                    found.checksums.setdefault(file, Counter())[topic] += value.checksum
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(
                         topic, value
                     )

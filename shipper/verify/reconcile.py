@@ -1,5 +1,4 @@
-"""The delivery gate's arithmetic: what Spark, the tasks, the ledger and the read-back counted, set
-side by side. Pure.
+"""The delivery gate's table of counts: rows are what was counted, columns are who counted. Pure.
 
 ::
 
@@ -13,10 +12,11 @@ docs/reference/accounting.md says who counts what where, and what a disagreement
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from shipper.ledger.inventory import FileFigures, LedgerFigures
+from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.cluster_view import dispositions
 from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.types import FileId
@@ -25,170 +25,149 @@ SPARK = "by Spark's own count"
 RECEIPTS = "by the tasks' receipts"
 LEDGER = "in the ledger, read anew"
 TOPIC = "in the topic, read back"
-
-
-@dataclass(frozen=True)
-class Observed:
-    """Count of one place; ``where`` reads as its continuation."""
-
-    value: int | str | None
-    """Count; None: it is missing although it was due."""
-    where: str
-
-
-@dataclass(frozen=True)
-class Sum:
-    """Figures that must be the same, from places that do not know of each other."""
-
-    name: str
-    figures: tuple[Observed, ...]
-    at_least: bool = False
-    """The last one may be larger: others write there as well."""
-    remark: str = ""
-    """Explanation for the reader, besides the figures."""
-
-
-@dataclass(frozen=True)
-class Expired:
-    """Records of the ship that were deleted from the beginning of their partitions: by retention,
-    or by delete-records."""
-
-    name: str
-    """Topic, or topic and partition."""
-    sent: int
-    missing: int
-    where: str
-    """Log start offsets of the partitions at the time of the recount."""
+_LINES, _BECAME = f"{RECEIPTS}: lines", f"{RECEIPTS}: what became of them"
+_ENDS = f"{LEDGER}: where its splits end"
+_UINT64 = 1 << 64
 
 
 @dataclass
-class Reconciliation:
-    """Figures of one ship from all places, by subject."""
+class CountRow:
+    """Figures that must be the same, from places that do not know of each other."""
 
-    topics: list[TopicAccount] = field(default_factory=list)
-    counts: list[Count] = field(default_factory=list)
-    sums: list[Sum] = field(default_factory=list)
-    """Sums of the cluster and its topics."""
-    files: list[Sum] = field(default_factory=list)
-    checksums: list[Sum] = field(default_factory=list)
-    file_checksums: list[Sum] = field(default_factory=list)
-    read_back: list[Sum] = field(default_factory=list)
-    """Sums of topics; ``partitions`` has those of their partitions."""
-    partitions: list[Sum] = field(default_factory=list)
-    expired: list[Expired] = field(default_factory=list)
+    check: Literal["sum_closes", "checksum", "read_back", "expired"]
+    """Check that compares them. `expired`: fewer are in the topic, since retention or
+    delete-records has deleted the others from the beginning of the partitions."""
+    subject: Literal["window", "cluster", "topic", "file", "partition"]
+    """`window`: with what was there before this ship; the others are of this ship alone."""
+    name: str
+    figures: Mapping[str, int | None]
+    """Column, which reads as the figure's continuation → figure. None: it was due, and nobody
+    counted it."""
+    at_least: bool = False
+    """True if the last figure may be larger: others write there as well."""
+    remark: str = ""
+    """Explanation for the reader, besides the figures."""
+    is_checksum: bool = False
+
+    def write(self, figure: int) -> str:
+        return write_checksum(figure) if self.is_checksum else f"{figure:,}"
+
+
+@dataclass
+class CountTable:
+    """Counts of one ship."""
+
+    ship: ShipResult
+    ledger: LedgerFigures
+    rows: list[CountRow] = field(default_factory=list)
     ends: Mapping[str, Sequence[int]] | None = None
     """Topic → per partition, where the read-back ended; None: there was none."""
     read_back_fault: str | None = None
     """Reason why the topics could not be read back."""
     read_back_passing: bool = False
     """True if they may be later."""
-    read: int = 0
-    """Lines that Spark read."""
-    quarantined: int = 0
-    """Records that this ship sent to the quarantine topic."""
+
+    def topics(self) -> list[TopicAccount]:
+        """Return the ship's account of topics, with what ledger and topics hold."""
+        known = {topic.topic: topic for topic in self.ship.topics}
+        read_back = self._read_back()
+        return [
+            known.get(name, TopicAccount(topic=name)).model_copy(
+                update={
+                    "ledger": self.ledger.topics[name],
+                    "read_back": read_back.get(("topic", name)),
+                }
+            )
+            for name in sorted(known.keys() | self.ledger.topics.keys())
+        ]
+
+    def counts(self) -> list[Count]:
+        """Return the rows of what this ship read and sent."""
+        read_back = self._read_back()
+        return [
+            Count(
+                name=row.name,
+                spark=row.figures.get(SPARK),
+                receipts=row.figures[RECEIPTS],
+                ledger=row.figures[LEDGER],
+                read_back=read_back.get((row.subject, row.name)),
+            )
+            for row in self.rows
+            if row.check == "sum_closes" and row.subject in ("cluster", "topic")
+        ]
+
+    def _read_back(self) -> dict[tuple[str, str], int | None]:
+        """Return the subjects that were read back completely, and hold nothing of others."""
+        return {
+            (row.subject, row.name): row.figures.get(TOPIC)
+            for row in self.rows
+            if row.check == "read_back" and not row.at_least
+        }
 
 
 def reconcile(
     ship: ShipResult, identities: Mapping[str, FileId], ledger: LedgerFigures
-) -> Reconciliation:
-    """Compare every figure but the read-back. ``identities``: path of each file of the plan → what
+) -> CountTable:
+    """Fill every column but the read-back's. ``identities``: path of each file of the plan → what
     the ledger knows it as."""
     of_ledger = {
-        file.path: ledger.files.get(identities[file.path], FileFigures())
+        file.path: ledger.files.get(identities[file.path], Tally())
         for file in ship.files
         if file.path in identities
     }
-    found = Reconciliation(
-        _topics(ship, ledger), read=ship.read, quarantined=sum(ship.quarantined.values())
-    )
-    found.counts = _counts(ship, ledger, of_ledger, found.topics)
-    found.sums = [_lines(ship), *map(_sum_of, found.counts), *_whole_window(found.topics)]
+    sent = {
+        path: ledger.checksums[file]
+        for path, file in identities.items()
+        if file in ledger.checksums
+    }
+    found = CountTable(ship, ledger)
+    found.rows += [_lines(ship), *_cluster_rows(ship, ledger, of_ledger), *_topic_rows(found)]
     for file in ship.files:
-        found.files += _file_sums(file, of_ledger.get(file.path))
-        found.file_checksums += _file_checksums(file, of_ledger.get(file.path))
-    found.checksums = [_spark_checksum(ship, of_ledger)]
+        found.rows += _file_rows(file, of_ledger.get(file.path))
+        found.rows += _file_checksums(file, sent.get(file.path, {}))
+    found.rows.append(_spark_checksum(ship, of_ledger))
     return found
 
 
-def _lines(ship: ShipResult) -> Sum:
+def _lines(ship: ShipResult) -> CountRow:
     became = dispositions(ship)
     parts = (
         " + ".join(f"{count:,} {word}" for word, count in became.items() if count)
         or "nothing at all"
     )
-    return Sum(
-        "lines",
-        (
-            Observed(sum(became.values()), f"{RECEIPTS} ({parts})"),
-            Observed(
-                ship.read + ship.unread, f"{SPARK}, with the records of files that were not read"
-            ),
-        ),
-    )
+    figures = {
+        f"{RECEIPTS} ({parts})": sum(became.values()),
+        f"{SPARK}, with the records of files that were not read": ship.read + ship.unread,
+    }
+    return CountRow("sum_closes", "window", "lines", figures)
 
 
-def _topics(ship: ShipResult, ledger: LedgerFigures) -> list[TopicAccount]:
-    known = {topic.topic: topic.model_copy() for topic in ship.topics}
-    found = []
-    for name in sorted(known.keys() | ledger.topics.keys()):
-        topic = known.get(name, TopicAccount(topic=name))
-        topic.ledger = ledger.topics[name]
-        found.append(topic)
-    return found
-
-
-def _counts(
-    ship: ShipResult,
-    ledger: LedgerFigures,
-    of_ledger: Mapping[str, FileFigures],
-    topics: Sequence[TopicAccount],
-) -> list[Count]:
-    """Return the counts of what this ship read and sent. Records already committed are in the sums
-    of files and of the whole window."""
+def _cluster_rows(
+    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, Tally]
+) -> Iterator[CountRow]:
+    """Yield what this ship read, dropped and rejected. Records already committed are in the rows of
+    files and of the window."""
     read_files = [file for file in ship.files if not file.unread]
-    taken: Counter[str] = sum(
-        (of_ledger[file.path].shipped.filtered for file in read_files if file.path in of_ledger),
-        Counter(),
-    )
-    read = Count(
-        name="read",
-        spark=ship.read,
-        receipts=sum(file.records for file in read_files),
-        ledger=sum(of_ledger[file.path].lines for file in read_files if file.path in of_ledger),
-    )
-    filtered = [
-        Count(
-            name=f"filtered: {rule}",
-            spark=ship.observed.get(f"filtered: {rule}"),
-            receipts=ship.filtered.get(rule, 0),
-            ledger=taken[rule],
-        )
-        for rule in _names("filtered: ", {**ship.filtered, **taken}, ship.observed)
-    ]
+    tallies = [of_ledger[file.path] for file in read_files if file.path in of_ledger]
+    figures = {
+        RECEIPTS: sum(file.records for file in read_files),
+        LEDGER: sum(tally.lines for tally in tallies),
+        SPARK: ship.read,
+    }
+    yield CountRow("sum_closes", "cluster", "read", figures)
+    taken: Counter[str] = sum((tally.filtered for tally in tallies), Counter())
+    for rule in _names("filtered: ", {**ship.filtered, **taken}, ship.observed):
+        name = f"filtered: {rule}"
+        figures = {RECEIPTS: ship.filtered.get(rule, 0), LEDGER: taken[rule]}
+        yield CountRow("sum_closes", "cluster", name, figures | {SPARK: ship.observed.get(name)})
     reasons = ledger.reasons
-    quarantined = [
-        Count(
-            name=f"quarantined: {reason}",
-            spark=_less_already_quarantined(ship, reason),
-            receipts=ship.quarantined.get(reason, 0),
-            ledger=reasons[reason],
-        )
-        for reason in _names("quarantined: ", {**ship.quarantined, **reasons}, ship.observed)
-    ]
-    sent = [
-        Count(
-            name=topic.topic, receipts=topic.delivered, ledger=ledger.sent_to(topic.topic).records
-        )
-        for topic in topics
-    ]
-    return [read, *filtered, *quarantined, *sent]
-
-
-def _less_already_quarantined(ship: ShipResult, reason: str) -> int | None:
-    """Return Spark's count without records that an earlier ship has quarantined: Spark sees every
-    record that belongs into quarantine."""
-    seen = ship.observed.get(f"quarantined: {reason}")
-    return None if seen is None else seen - ship.settled.get(reason, 0)
+    for reason in _names("quarantined: ", {**ship.quarantined, **reasons}, ship.observed):
+        name = f"quarantined: {reason}"
+        figures = {RECEIPTS: ship.quarantined.get(reason, 0), LEDGER: reasons[reason]}
+        if (seen := ship.observed.get(name)) is not None:
+            # Spark also sees the records that an earlier ship has quarantined.
+            figures[SPARK] = seen - ship.settled.get(reason, 0)
+        yield CountRow("sum_closes", "cluster", name, figures)
 
 
 def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int]) -> list[str]:
@@ -199,72 +178,47 @@ def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int])
     )
 
 
-def _sum_of(count: Count) -> Sum:
-    places = [(count.receipts, RECEIPTS), (count.ledger, LEDGER), (count.spark, SPARK)]
-    figures = tuple(Observed(value, where) for value, where in places if value is not None)
-    missing = (
-        (Observed(None, SPARK),)
-        if count.name.startswith("filtered: ") and count.spark is None
-        else ()
-    )
-    return Sum(count.name, figures + missing)
+def _topic_rows(table: CountTable) -> Iterator[CountRow]:
+    topics = table.topics()
+    for topic in topics:
+        sent = table.ledger.sent_to(topic.topic).records
+        by_ship = {RECEIPTS: topic.delivered, LEDGER: sent}
+        yield CountRow("sum_closes", "topic", topic.topic, by_ship)
+    for topic in topics:
+        if topic.before or topic.ledger != topic.delivered:
+            name = f"{topic.topic}, with what was there before"
+            figures = {RECEIPTS: topic.delivered + topic.before, LEDGER: topic.ledger}
+            yield CountRow("sum_closes", "window", name, figures)
 
 
-def _whole_window(topics: Sequence[TopicAccount]) -> list[Sum]:
-    """Compare topics that hold records of the window from before this ship."""
-    return [
-        Sum(
-            f"{topic.topic}, with what was there before",
-            (Observed(topic.delivered + topic.before, RECEIPTS), Observed(topic.ledger, LEDGER)),
-        )
-        for topic in topics
-        if topic.before or topic.ledger != topic.delivered
-    ]
+def _file_rows(file: FileAccount, ledger: Tally | None) -> Iterator[CountRow]:
+    there = file.delivered + file.before + sum(file.quarantined.values())
+    lines = {_LINES: file.records, _BECAME: there + sum(file.filtered.values())}
+    ends = {} if file.unread else {_ENDS: ledger.lines if ledger else None}
+    yield CountRow("sum_closes", "file", f"file {file.path}", lines | ends)
+    records = {RECEIPTS: there, LEDGER: ledger.records if ledger else None}
+    yield CountRow("sum_closes", "file", f"file {file.path}: records", records)
 
 
-def _file_sums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
-    quarantined, filtered = sum(file.quarantined.values()), sum(file.filtered.values())
-    there = file.delivered + file.before + quarantined
-    lines = [
-        Observed(file.records, f"{RECEIPTS}: lines"),
-        Observed(there + filtered, f"{RECEIPTS}: what became of them"),
-    ]
-    if not file.unread:
-        lines.append(Observed(ledger.lines if ledger else None, f"{LEDGER}: where its splits end"))
-    return [
-        Sum(f"file {file.path}", tuple(lines)),
-        Sum(
-            f"file {file.path}: records",
-            (Observed(there, RECEIPTS), Observed(ledger.records if ledger else None, LEDGER)),
-        ),
-    ]
+def _file_checksums(file: FileAccount, ledger: Mapping[str, int]) -> Iterator[CountRow]:
+    for topic in sorted(file.checksums.keys() | ledger.keys()):
+        figures = {
+            RECEIPTS: int(file.checksums.get(topic, "0"), 16),
+            LEDGER: ledger.get(topic, 0) % _UINT64,
+        }
+        name = f"file {file.path} to {topic}"
+        yield CountRow("checksum", "file", name, figures, is_checksum=True)
 
 
-def _file_checksums(file: FileAccount, ledger: FileFigures | None) -> list[Sum]:
-    sent = ledger.sent if ledger else {}
-    return [
-        Sum(
-            f"file {file.path} to {topic}",
-            (
-                Observed(file.checksums.get(topic, write_checksum(0)), RECEIPTS),
-                Observed(write_checksum(sent[topic].checksum if topic in sent else 0), LEDGER),
-            ),
-        )
-        for topic in sorted(file.checksums.keys() | sent.keys())
-    ]
-
-
-def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, FileFigures]) -> Sum:
+def _spark_checksum(ship: ShipResult, of_ledger: Mapping[str, Tally]) -> CountRow:
     """Compare all lines that Spark read to ship with all that the ledger holds of the files that
     were read, whichever run sent them."""
-    read = [
-        of_ledger[file.path].shipped.checksum
-        for file in ship.files
-        if not file.unread and file.path in of_ledger
-    ]
-    spark: str | None = None
+    read = [file for file in ship.files if not file.unread]
+    of_files = sum(of_ledger[file.path].checksum for file in read if file.path in of_ledger)
+    spark: int | None = None
     if ship.checksum is not None and ship.checksum_added is not None:
-        spark = write_checksum(int(ship.checksum, 16) + int(ship.checksum_added, 16))
-    elif not ship.read and not any(file.records for file in ship.files if not file.unread):
-        spark = write_checksum(0)  # no file was left to read
-    return Sum("values", (Observed(spark, SPARK), Observed(write_checksum(sum(read)), LEDGER)))
+        spark = (int(ship.checksum, 16) + int(ship.checksum_added, 16)) % _UINT64
+    elif not ship.read and not any(file.records for file in read):
+        spark = 0  # no file was left to read
+    figures = {SPARK: spark, LEDGER: of_files % _UINT64}
+    return CountRow("checksum", "cluster", "values", figures, is_checksum=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.config.checks import ReadBackCheck
 from shipper.errors import StepResultError
-from shipper.ledger.inventory import LedgerFigures, Tally
+from shipper.ledger.inventory import Tally
 from shipper.report.markup import plural
-from shipper.report.results import ShipResult, write_checksum
+from shipper.report.results import ShipResult
 from shipper.verify.readback import (
     UNKNOWN,
     OffsetRange,
@@ -23,9 +23,10 @@ from shipper.verify.readback import (
     take_quarantined,
     take_records,
 )
-from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, Expired, Observed, Reconciliation, Sum
+from shipper.verify.reconcile import LEDGER, RECEIPTS, TOPIC, CountRow, CountTable
 
 _OFFSETS = "offsets further than before the ship"
+_SENT = f"records sent, {LEDGER}"
 _SAMPLED_SHARE = 4
 
 
@@ -53,25 +54,20 @@ class _Partitions:
 
 
 def look(
-    check: ReadBackCheck,
-    ship: ShipResult,
-    ledger: LedgerFigures,
-    account: Reconciliation,
-    reader: ReadBack,
-    others: Callable[[], str | None],
+    check: ReadBackCheck, table: CountTable, reader: ReadBack, others: Callable[[], str | None]
 ) -> str:
-    """Read back, and add the sums to ``account``; fill ``read_back`` of its topics and counts where
-    everything was read, and ``ends`` if it has none: then partitions are read to where they end
-    now. Return a description of what was read, for people.
+    """Read back, and add what was found to ``table``; and ``ends`` if it has none: then partitions
+    are read to where they end now. Return a description of what was read, for people.
 
     ``others``, asked after the reading: who else has written to the topics since the ship began, so
     that only *at least as many* can be checked. Raises StepResultError, ClusterError,
     OutcomeUnknown.
     """
-    topics = _topics(ship, account, ledger)
+    ship = table.ship
+    topics = _topics(table)
     if not topics:
-        figures = Observed(ship.delivered, RECEIPTS), Observed(0, LEDGER)
-        account.read_back.append(Sum("all topics", figures))
+        figures = {RECEIPTS: ship.delivered, LEDGER: 0}
+        table.rows.append(CountRow("read_back", "topic", "all topics", figures))
         return "nothing was sent"
     if ship.ends_before is None:
         raise StepResultError(
@@ -80,15 +76,16 @@ def look(
             "again.",
             code="SHIP-702",
         )
-    quarantine = {topic.topic for topic in account.topics if topic.quarantine}
-    account.ends = account.ends or reader.ends(lambda name: name in topics)
+    quarantine = {topic.topic for topic in ship.topics if topic.quarantine}
+    ends = table.ends = table.ends or reader.ends(lambda name: name in topics)
     found = []
     for topic in topics:
-        before, sent = ship.ends_before.get(topic, []), ledger.sent.get(topic, {})
+        before, sent = ship.ends_before.get(topic, []), table.ledger.sent.get(topic, {})
         seed = _seed(ship) if check.mode == "sample" and topic not in quarantine else None
-        found.append(_partitions(topic, before, account.ends.get(topic), sent, seed))
+        found.append(_partitions(topic, before, ends.get(topic), sent, seed))
     if check.mode == "offsets":
-        _compare_offsets(account, found)
+        for one in found:
+            table.rows += _offsets(one)
         return "offsets only; nothing was read back"
 
     def taker(topic: str) -> Taker:
@@ -98,11 +95,13 @@ def look(
     spans = {(one.topic, number): one.spans[number] for one in sound for number in one.chosen}
     seen = reader.read(spans, taker, check.timeout_seconds)
     who = others()
-    # Of topics that others write to, it is known only that all is there.
-    exact = [one for one in found if who is None or one.topic in quarantine]
     for one in found:
-        _hold_against(account, one, seen, at_least=one not in exact)
-    _fill(account, exact, seen, ledger)
+        # Of topics that others write to, it is known only that all is there.
+        at_least = who is not None and one.topic not in quarantine
+        table.rows += _records(table, one, seen, at_least=at_least)
+    for one in found:
+        if one.topic in quarantine:
+            table.rows += _reasons(table, one, seen)
     total = sum(len(one.spans) for one in found)
     scope = (
         f"{plural(sum(part.records for part in seen.values()), 'record')} read back from "
@@ -111,8 +110,9 @@ def look(
     return scope + (f"; {who}, so only that there are at least as many was checked" if who else "")
 
 
-def _topics(ship: ShipResult, account: Reconciliation, ledger: LedgerFigures) -> list[str]:
-    sent = {topic.topic for topic in account.topics if topic.delivered} | ledger.sent.keys()
+def _topics(table: CountTable) -> list[str]:
+    ship = table.ship
+    sent = {topic.topic for topic in ship.topics if topic.delivered} | table.ledger.sent.keys()
     return sorted(sent | (ship.ends_before or {}).keys()) if sent else []
 
 
@@ -170,82 +170,80 @@ def _sample(
     )
 
 
-def _compare_offsets(account: Reconciliation, found: Sequence[_Partitions]) -> None:
+def _offsets(one: _Partitions) -> Iterator[CountRow]:
     """Compare offsets. Control records and aborted records take offsets too, so a partition
     advances by at least the number of records sent to it."""
-    for one in found:
-        total = sum(span.end - span.start for span in one.spans.values())
-        expected = Observed(
-            sum(tally.records for tally in one.sent.values()), f"records sent, {LEDGER}"
-        )
-        moved = Observed(None, f"({one.fault})") if one.fault else Observed(total, _OFFSETS)
-        account.read_back.append(
-            Sum(one.topic, (expected, moved), at_least=True, remark=one.remark)
-        )
-        if one.placed and not one.fault:
-            for number, span in one.spans.items():
-                sent = Observed(one.sent.get(number, Tally()).records, f"records sent, {LEDGER}")
-                name = f"{one.topic}, partition {number}"
-                account.partitions.append(
-                    Sum(name, (sent, Observed(span.end - span.start, _OFFSETS)), at_least=True)
-                )
-
-
-def _hold_against(
-    account: Reconciliation,
-    one: _Partitions,
-    seen: Mapping[PartitionId, SpanSums],
-    *,
-    at_least: bool,
-) -> None:
-    delivered = sum(topic.delivered for topic in account.topics if topic.topic == one.topic)
-    ledger = Tally()
-    for tally in one.sent.values():
-        ledger.merge(tally)
-    parts = {number: seen[one.topic, number] for number in one.chosen} if not one.fault else {}
+    sent = sum(tally.records for tally in one.sent.values())
+    moved = sum(span.end - span.start for span in one.spans.values())
+    offsets = {f"({one.fault})": None} if one.fault else {_OFFSETS: moved}
+    yield CountRow("read_back", "topic", one.topic, {_SENT: sent, **offsets}, True, one.remark)
     if one.placed and not one.fault:
-        for number, part in parts.items():
-            name, sent = f"{one.topic}, partition {number}", one.sent.get(number, Tally())
-            if gone := _expired(name, sent, {number: part}, one.spans):
-                account.expired += [] if one.whole else [gone]
-                continue
-            account.partitions += _records(
-                name,
-                [Observed(sent.records, LEDGER)],
-                sent,
-                part,
-                at_least,
-                _deleted({number: part}),
+        for number, span in one.spans.items():
+            sent = one.sent.get(number, Tally()).records
+            figures = {_SENT: sent, _OFFSETS: span.end - span.start}
+            yield CountRow(
+                "read_back", "partition", f"{one.topic}, partition {number}", figures, True
             )
-    if not one.whole and not one.fault:
-        return
-    places = [Observed(delivered, RECEIPTS), Observed(ledger.records, LEDGER)]
-    if one.fault:
-        account.read_back.append(
-            Sum(one.topic, (*places, Observed(None, f"{TOPIC} ({one.fault})")))
-        )
-        return
-    whole = _together(parts.values())
-    if gone := _expired(one.topic, ledger, parts, one.spans):
-        account.expired.append(gone)
-        account.read_back.append(Sum(one.topic, tuple(places)))
-        return
-    remark = "; ".join(filter(None, (one.remark, _deleted(parts))))
-    account.read_back += _records(one.topic, places, ledger, whole, at_least, remark)
 
 
 def _records(
-    name: str, places: Sequence[Observed], sent: Tally, seen: SpanSums, at_least: bool, remark: str
-) -> list[Sum]:
-    sums = [Sum(name, (*places, Observed(seen.records, TOPIC)), at_least, remark)]
+    table: CountTable, one: _Partitions, seen: Mapping[PartitionId, SpanSums], *, at_least: bool
+) -> Iterator[CountRow]:
+    """Compare the records of one topic, and of its partitions if the ledger knows them."""
+    ledger = table.ledger.sent_to(one.topic)
+    delivered = sum(topic.delivered for topic in table.ship.topics if topic.topic == one.topic)
+    figures = {RECEIPTS: delivered, LEDGER: ledger.records}
+    row = CountRow("read_back", "topic", one.topic, figures, at_least, one.remark)
+    if one.fault:
+        row.figures = {**figures, f"{TOPIC} ({one.fault})": None}
+        yield row
+        return
+    parts = {number: seen[one.topic, number] for number in one.chosen}
+    for number, part in parts.items() if one.placed else ():
+        sent = one.sent.get(number, Tally())
+        name = f"{one.topic}, partition {number}"
+        of_one = CountRow("read_back", "partition", name, {LEDGER: sent.records}, at_least)
+        for each in _compare(of_one, sent, {number: part}, one.spans):
+            if each.check != "expired" or not one.whole:  # else the topic's row says it
+                yield each
+    if one.whole:
+        yield from _compare(row, ledger, parts, one.spans)
+
+
+def _compare(
+    row: CountRow, sent: Tally, parts: Mapping[int, SpanSums], spans: Mapping[int, OffsetRange]
+) -> Iterator[CountRow]:
+    """Yield the row with what these partitions hold, and one for the checksum; or one that says how
+    many records have expired, and the row as it is if it has figures to compare."""
+    whole = _together(parts.values())
+    if where := _expired(sent.records - whole.records, parts, spans):
+        counted = {LEDGER: sent.records, TOPIC: whole.records}
+        yield CountRow("expired", row.subject, row.name, counted, remark=where)
+        if len(row.figures) > 1:
+            yield CountRow(row.check, row.subject, row.name, row.figures)
+        return
+    row.figures = {**row.figures, TOPIC: whole.records}
+    row.remark = "; ".join(filter(None, (row.remark, _deleted(parts))))
+    yield row
     # If the numbers differ, the checksums differ too, and say nothing more.
-    if not at_least and seen.records == sent.records:
-        checksums = (
-            Observed(write_checksum(sent.checksum), LEDGER),
-            Observed(write_checksum(seen.checksum), TOPIC),
-        )
-        sums.append(Sum(f"{name}: checksum", checksums))
-    return sums
+    if not row.at_least and whole.records == sent.records:
+        checksums = {LEDGER: sent.checksum, TOPIC: whole.checksum}
+        name = f"{row.name}: checksum"
+        yield CountRow(row.check, row.subject, name, checksums, is_checksum=True)
+
+
+def _reasons(
+    table: CountTable, one: _Partitions, seen: Mapping[PartitionId, SpanSums]
+) -> Iterator[CountRow]:
+    """Compare the reasons of a quarantine topic that was read completely."""
+    expired = any(row.check == "expired" and row.name == one.topic for row in table.rows)
+    if one.fault or not one.whole or expired:
+        return
+    found = _together(seen[one.topic, number] for number in one.chosen).reasons
+    sent = table.ledger.reasons
+    for reason in sorted(sent.keys() | found.keys()):
+        figures = {LEDGER: sent[reason], TOPIC: found[reason]}
+        yield CountRow("read_back", "cluster", f"quarantined: {reason}", figures)
 
 
 def _together(parts: Iterable[SpanSums]) -> SpanSums:
@@ -255,30 +253,22 @@ def _together(parts: Iterable[SpanSums]) -> SpanSums:
     return whole
 
 
-def _expired(
-    name: str, sent: Tally, parts: Mapping[int, SpanSums], spans: Mapping[int, OffsetRange]
-) -> Expired | None:
-    """Return the expired records; None unless all missing records can be among the offsets that the
-    partitions have lost. Every record has an offset, so more than these are missing for another
-    reason."""
+def _expired(missing: int, parts: Mapping[int, SpanSums], spans: Mapping[int, OffsetRange]) -> str:
+    """Return where the partitions begin; empty unless all missing records can be among the offsets
+    that the partitions have lost. Every record has an offset, so more than these are missing for
+    another reason."""
     lost = {number: part.begins for number, part in parts.items() if part.begins is not None}
     offsets = sum(
         min(begins, spans[number].end) - spans[number].start for number, begins in lost.items()
     )
-    missing = sent.records - sum(part.records for part in parts.values())
     if not 0 < missing <= offsets:
-        return None
+        return ""
     where = [
         f"partition {number} begins at offset {begins}, and the ship's records at "
         f"{spans[number].start}"
         for number, begins in lost.items()
     ]
-    return Expired(
-        name,
-        sent.records,
-        missing,
-        "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else ""),
-    )
+    return "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else "")
 
 
 def _deleted(parts: Mapping[int, SpanSums]) -> str:
@@ -290,36 +280,3 @@ def _deleted(parts: Mapping[int, SpanSums]) -> str:
     return (
         f"partition {'; '.join(gone[:3])}: earlier records of this ship are deleted" if gone else ""
     )
-
-
-def _fill(
-    account: Reconciliation,
-    found: Sequence[_Partitions],
-    seen: Mapping[PartitionId, SpanSums],
-    ledger: LedgerFigures,
-) -> None:
-    """Fill ``read_back`` of the topics and counts for topics that were read completely."""
-    counts = {count.name: count for count in account.counts}
-    topics = {topic.topic: topic for topic in account.topics}
-    sent = ledger.reasons
-    expired = {gone.name for gone in account.expired}
-    for one in found:
-        if one.fault or not one.whole or one.topic in expired:
-            continue
-        whole = _together([seen[one.topic, number] for number in one.chosen])
-        if one.topic in counts:
-            counts[one.topic].read_back = whole.records
-        if (topic := topics.get(one.topic)) is None:
-            continue
-        topic.read_back = whole.records
-        if topic.quarantine:
-            account.read_back += [
-                Sum(
-                    f"quarantined: {reason}",
-                    (Observed(sent[reason], LEDGER), Observed(whole.reasons[reason], TOPIC)),
-                )
-                for reason in sorted(sent.keys() | whole.reasons.keys())
-            ]
-            for reason, number in whole.reasons.items():
-                if (count := counts.get(f"quarantined: {reason}")) is not None:
-                    count.read_back = number

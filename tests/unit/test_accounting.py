@@ -8,7 +8,7 @@ from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, ShipResult, write_checksum
 from shipper.types import FileId, SplitId
-from shipper.verify.reconcile import reconcile
+from shipper.verify.reconcile import SPARK, reconcile
 from shipper.worker.receipt import Receipt
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -58,6 +58,10 @@ def ship(**fields):
     return ShipResult(cluster="c", pipeline="p", run_id="r", generation=OURS, **times, **fields)
 
 
+def checksums(table):
+    return [row for row in table.rows if row.check == "checksum"]
+
+
 def planned(*files):
     return {file.path: file for file in files}
 
@@ -73,7 +77,7 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert found.topics == {"t": 34, "u": 2}
     assert found.files[A].lines == 36
     assert found.files[A].records == 36
-    assert found.files[A].shipped.checksum == 2
+    assert found.files[A].checksum == 2
     assert found.sent_to("t").records == 24
     assert found.sent_to("t").checksum == 3
     assert set(found.sent["t"]) == {0, 1}
@@ -83,8 +87,8 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
 
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
     found = reconcile(ship(read=3, filtered={"health": 3}), {}, ledger())
-    (rule,) = [one for one in found.sums if one.name == "filtered: health"]
-    assert [figure.value for figure in rule.figures] == [3, 0, None]
+    (rule,) = [one for one in found.rows if one.name == "filtered: health"]
+    assert list(rule.figures.values()) == [3, 0, None]
 
 
 @pytest.mark.parametrize("added", [0, 2**64 - 3])
@@ -104,8 +108,8 @@ def test_sparks_checksum_and_what_the_tasks_added_is_the_ledgers(added):
     found = reconcile(
         result, planned(A), ledger((A, 0, 0, "t", value(0, 10, checksum=sent, end=True)))
     )
-    assert {figure.value for figure in found.checksums[0].figures} == {write_checksum(sent)}
-    assert {figure.value for figure in found.file_checksums[0].figures} == {write_checksum(sent)}
+    of_file, of_cluster = checksums(found)
+    assert set(of_cluster.figures.values()) == set(of_file.figures.values()) == {sent}
 
 
 def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read():
@@ -114,13 +118,13 @@ def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read
         planned(A),
         ledger(),
     )
-    assert read.checksums[0].figures[0].value is None
+    assert checksums(read)[0].figures[SPARK] is None
     idle = reconcile(
         ship(files=[FileAccount(path="/a", records=1, delivered=0, before=1, unread=True)]),
         planned(A),
         ledger(),
     )
-    assert idle.checksums[0].figures[0].value == write_checksum(0)
+    assert checksums(idle)[0].figures[SPARK] == 0
 
 
 def test_a_ship_that_brokers_throttled_says_so() -> None:

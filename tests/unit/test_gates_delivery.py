@@ -1,3 +1,4 @@
+import datetime as dt
 import time
 
 import pytest
@@ -5,19 +6,35 @@ import pytest
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.gate import closed
 from shipper.driver.judge_delivery import evaluate_delivery
+from shipper.ledger.inventory import LedgerFigures
 from shipper.report.plan_result import RecreatedTopic
-from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, Observed, Reconciliation, Sum
+from shipper.report.results import ShipResult
+from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, CountRow, CountTable
 from tests.waiting import slowness
 
 SUM = SumClosesCheck(check="sum_closes")
 
 
-def sum_of(name, receipts, ledger, *more, **fields):
-    return Sum(name, (Observed(receipts, RECEIPTS), Observed(ledger, LEDGER), *more), **fields)
+NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
-def evaluate(*sums, check=SUM, files=()):
-    return evaluate_delivery([check], Reconciliation(sums=list(sums), files=list(files)))
+def row(name, receipts, ledger, check="sum_closes", subject="topic", at_least=False, **more):
+    figures = {RECEIPTS: receipts, LEDGER: ledger, **more}
+    return CountRow(check, subject, name, figures, at_least)
+
+
+def of_file(name, receipts, ledger):
+    return row(f"file {name}", receipts, ledger, subject="file")
+
+
+def table(*rows, **ship):
+    times = {"window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
+    result = ShipResult(cluster="c", pipeline="p", run_id="r", **times, **ship)
+    return CountTable(result, LedgerFigures(), list(rows))
+
+
+def evaluate(*rows, check=SUM):
+    return evaluate_delivery([check], table(*rows))
 
 
 @pytest.mark.parametrize(
@@ -32,42 +49,42 @@ def evaluate(*sums, check=SUM, files=()):
 def test_the_place_that_disagrees_with_the_others_is_named(
     receipts, ledger, spark, expected, observed
 ):
-    (result,) = evaluate(sum_of("read", receipts, ledger, Observed(spark, SPARK)))
+    (result,) = evaluate(row("read", receipts, ledger, **{SPARK: spark}))
     assert (result.passed, result.expected, result.observed) == (False, expected, observed)
 
 
 def test_numbers_that_a_float_cannot_tell_apart_are_told_apart():
-    (result,) = evaluate(sum_of("lines", 2**60, 2**60 + 1))
+    (result,) = evaluate(row("lines", 2**60, 2**60 + 1))
     assert not result.passed
 
 
 def test_two_topics_that_differ_the_opposite_way_do_not_make_up_for_each_other():
-    assert len(closed(evaluate(sum_of("a", 9, 10), sum_of("b", 11, 10)))) == 2
+    assert len(closed(evaluate(row("a", 9, 10), row("b", 11, 10)))) == 2
 
 
 def test_a_figure_that_nobody_counted_blocks_even_if_the_check_would_only_warn():
     warn = SumClosesCheck(check="sum_closes", severity="warn")
-    results = evaluate(sum_of("a", 1, 2), sum_of("b", 10, None), sum_of("c", None, 10), check=warn)
+    results = evaluate(row("a", 1, 2), row("b", 10, None), row("c", None, 10), check=warn)
     assert [result.severity for result in results] == ["warn", "block", "block"]
     assert results[1].observed == f"could not be evaluated, so it blocks: not counted {LEDGER}"
     assert closed(results) == results[1:]
-    assert closed(evaluate(sum_of("b", None, None), check=warn))
-    assert closed(evaluate(Sum("alone", (Observed(1, RECEIPTS),)), check=warn))
+    assert closed(evaluate(row("b", None, None), check=warn))
+    assert closed(evaluate(CountRow("sum_closes", "topic", "alone", {RECEIPTS: 1}), check=warn))
 
 
 @pytest.mark.parametrize(
     "check", [SUM, ChecksumCheck(check="checksum"), ReadBackCheck(check="read_back")]
 )
 def test_no_figures_at_all_block(check):
-    (result,) = evaluate_delivery([check], Reconciliation())
+    (result,) = evaluate_delivery([check], table())
     assert closed([result])
     assert "no figures to compare" in result.observed
 
 
 def test_thousands_of_files_are_one_result_and_the_open_ones_are_named():
-    files = [sum_of(f"file f{n}", n, n + (n == 77)) for n in range(3_000)]
+    files = [of_file(f"f{n}", n, n + (n == 77)) for n in range(3_000)]
     started = time.monotonic()
-    results = evaluate(sum_of("lines", 1, 1), files=files)
+    results = evaluate(row("lines", 1, 1), *files)
     assert time.monotonic() - started < 10 * slowness()
     assert [result.check for result in results] == [
         "sum_closes(lines)",
@@ -79,9 +96,7 @@ def test_thousands_of_files_are_one_result_and_the_open_ones_are_named():
         "1 do not",
         False,
     )
-    healthy = evaluate(
-        sum_of("lines", 1, 1), files=[one for one in files if one.name != "file f77"]
-    )
+    healthy = evaluate(row("lines", 1, 1), *(one for one in files if one.name != "file f77"))
     assert [(result.check, result.passed) for result in healthy] == [
         ("sum_closes(lines)", True),
         ("sum_closes(files)", True),
@@ -90,39 +105,37 @@ def test_thousands_of_files_are_one_result_and_the_open_ones_are_named():
 
 def test_a_file_that_nobody_counted_closes_a_gate_that_would_only_warn():
     warn = SumClosesCheck(check="sum_closes", severity="warn")
-    results = evaluate(
-        check=warn,
-        files=[*(sum_of(f"file f{n}", n, n) for n in range(30)), sum_of("file x", 1, None)],
-    )
+    files = [of_file(f"f{n}", n, n) for n in range(30)]
+    results = evaluate(*files, of_file("x", 1, None), check=warn)
     assert [result.check for result in closed(results)] == [
         "sum_closes(file x)",
         "sum_closes(files)",
     ]
 
 
-def read_back(*sums, fault=None, partitions=()):
-    check = ReadBackCheck(check="read_back", mode="full")
-    return evaluate_delivery(
-        [check],
-        Reconciliation(read_back=list(sums), partitions=list(partitions), read_back_fault=fault),
-    )
+def read_back(receipts, ledger, found):
+    figures = {TOPIC: found}
+    of_topic = row("logs.web", receipts, ledger, "read_back", at_least=True, **figures)
+    return evaluate(of_topic, check=ReadBackCheck(check="read_back", mode="full"))
 
 
 @pytest.mark.parametrize(("found", "passed"), [(999, False), (1000, True), (1016, True)])
 def test_where_others_write_too_at_least_as_many_are_expected(found, passed):
-    (result,) = read_back(sum_of("logs.web", 1000, 1000, Observed(found, TOPIC), at_least=True))
+    (result,) = read_back(1000, 1000, found)
     assert result.passed == passed
     assert result.expected.startswith("≥ 1,000 ")
     assert f"{found:,} {TOPIC}" in result.observed
 
 
 def test_others_records_do_not_make_up_for_a_ledger_that_disagrees_with_the_receipts():
-    (result,) = read_back(sum_of("logs.web", 1000, 1010, Observed(2000, TOPIC), at_least=True))
+    (result,) = read_back(1000, 1010, 2000)
     assert not result.passed
 
 
 def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
-    (result,) = read_back(fault="no broker answers")
+    counts = table()
+    counts.read_back_fault = "no broker answers"
+    (result,) = evaluate_delivery([ReadBackCheck(check="read_back", mode="full")], counts)
     assert closed([result])
     assert result.observed == "could not be evaluated, so it blocks: no broker answers"
 
@@ -140,7 +153,7 @@ def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
 )
 def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
     check = QuarantineRateCheck(check="quarantine_rate", max_rate=0.001)
-    (result,) = evaluate_delivery([check], Reconciliation(read=read, quarantined=quarantined))
+    (result,) = evaluate_delivery([check], table(read=read, quarantined={"other": quarantined}))
     assert (result.check, result.passed, result.observed) == ("quarantine_rate", passed, observed)
     assert result.expected == "≤ 0.1 % of the lines that were read"
 
@@ -150,8 +163,7 @@ def test_the_rate_of_quarantined_lines(quarantined, read, passed, observed):
 )
 def test_a_topic_that_was_created_anew_closes_the_gate_by_name(now, observed):
     lost = RecreatedTopic(topic="logs.web", before="A", now=now, records=193_677, files=3)
-    account = Reconciliation(sums=[sum_of("lines", 5, 5)])
-    (closing,) = closed(evaluate_delivery([SUM], account, [lost]))
+    (closing,) = closed(evaluate_delivery([SUM], table(row("lines", 5, 5)), [lost]))
     assert closing.check == "recreated(logs.web)"
     assert closing.expected == "topic logs.web with the id A, which took 193,677 records of 3 files"
     assert observed in closing.observed

@@ -9,9 +9,9 @@ import pytest
 from shipper.config.checks import ReadBackCheck
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import LedgerFigures, Tally
-from shipper.report.results import Count, ShipResult, TopicAccount
+from shipper.report.results import ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, SpanSums
-from shipper.verify.reconcile import Reconciliation
+from shipper.verify.reconcile import LEDGER, RECEIPTS, CountRow, CountTable
 from shipper.verify.recount import look
 
 CHECK = ReadBackCheck(check="read_back", mode="full")
@@ -67,15 +67,17 @@ def sent(**by_topic):
 
 def looked(reader, shipped, ledger, mode="full", others=None):
     check = ReadBackCheck(check="read_back", mode=mode)
-    account = Reconciliation(
-        topics=[t.model_copy() for t in shipped.topics],
-        counts=[Count(name=t.topic) for t in shipped.topics],
-    )
-    return look(check, shipped, ledger, account, reader, lambda: others), account
+    table = CountTable(shipped, ledger)
+    return look(check, table, reader, lambda: others), table
 
 
-def figures(sums):
-    return {one.name: [figure.value for figure in one.figures] for one in sums}
+def rows(table, *subjects):
+    return [row for row in table.rows if row.check == "read_back" and row.subject in subjects]
+
+
+def figures(table, *subjects):
+    found = rows(table, *(subjects or ("topic", "cluster")))
+    return {row.name: list(row.figures.values()) for row in found}
 
 
 def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_their_beginning():
@@ -90,8 +92,8 @@ def test_topics_and_partitions_that_were_made_during_the_ship_are_read_from_thei
 
 def test_a_topic_that_got_nothing_is_read_too():
     reader = FakeReader({"t": [(2, SpanSums(1))], "errors": [(5, SpanSums(4))]})
-    _, account = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
-    assert figures(account.read_back)["errors"] == [0, 0, 4]
+    _, table = looked(reader, ship({"t": [0], "errors": [0]}, t=1), sent(t={0: (1, 0)}))
+    assert figures(table)["errors"] == [0, 0, 4]
 
 
 def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_for_another_window():  # noqa: E501
@@ -99,52 +101,50 @@ def test_a_sample_is_a_quarter_of_the_partitions_the_same_each_time_and_another_
     reader = FakeReader({"t": [(9, SpanSums(5)) for _ in range(8)]})
     chosen = []
     for hour in (0, 0, *range(1, 24)):
-        _, account = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
+        _, table = looked(reader, ship({"t": [0] * 8}, hour, t=40), sent(t=parts), "sample")
         chosen.append(tuple(number for _, number in reader.spans))
         assert len(chosen[-1]) == 2
-        assert len(account.partitions) == 4  # a count and a checksum each
-        assert account.read_back == []
-        assert account.topics[0].read_back is None
+        assert len(rows(table, "partition")) == 4  # a count and a checksum each
+        assert figures(table) == {}
+        assert table.topics()[0].read_back is None
     assert chosen[0] == chosen[1]
     assert {number for numbers in chosen for number in numbers} == set(range(8))
 
 
 def test_with_others_at_least_as_many_and_no_checksum():
     reader = FakeReader({"t": [(99, SpanSums(50, 1))]})
-    scope, account = looked(
+    scope, table = looked(
         reader, ship({"t": [0]}, t=40), sent(t={0: (40, 7)}), others="somebody writes"
     )
-    assert all(one.at_least for one in [*account.read_back, *account.partitions])
-    assert figures(account.read_back) == {"t": [40, 40, 50]}
+    assert all(row.at_least for row in table.rows)
+    assert figures(table) == {"t": [40, 40, 50]}
     assert "somebody writes" in scope
 
 
 def test_offsets_reads_nothing():
     reader = FakeReader({"t": [(30, None), (7, None)]})
-    _, account = looked(
+    _, table = looked(
         reader, ship({"t": [12, 3]}, t=13), sent(t={0: (10, 5), 1: (3, 0)}), "offsets"
     )
     assert reader.spans == {}
-    assert figures(account.read_back) == {"t": [13, 22]}
-    assert figures(account.partitions) == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
-    assert all(one.at_least for one in [*account.read_back, *account.partitions])
+    assert figures(table) == {"t": [13, 22]}
+    assert figures(table, "partition") == {"t, partition 0": [10, 18], "t, partition 1": [3, 4]}
+    assert all(row.at_least for row in table.rows)
 
 
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_a_topic_that_is_gone_has_nothing_of_what_was_sent(mode):
-    _, account = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
-    assert figures(account.read_back)["t"][-1] == 0
-    assert "does not exist" in account.read_back[0].remark
+    _, table = looked(FakeReader({}), ship({"t": [0]}, t=13), sent(t={0: (13, 5)}), mode)
+    assert figures(table)["t"][-1] == 0
+    assert "does not exist" in rows(table, "topic")[0].remark
 
 
 @pytest.mark.parametrize("mode", ["offsets", "full"])
 def test_an_end_that_nobody_knew_has_no_figure(mode):
     reader = FakeReader({"t": [(3, SpanSums(3)), (3, SpanSums(3))]})
-    _, account = looked(
-        reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode
-    )
-    assert figures(account.read_back)["t"][-1] is None
-    assert "partition 1 had no leader" in account.read_back[0].figures[-1].where
+    _, table = looked(reader, ship({"t": [0, UNKNOWN]}, t=6), sent(t={0: (3, 0), 1: (3, 0)}), mode)
+    assert figures(table)["t"][-1] is None
+    assert "partition 1 had no leader" in list(rows(table, "topic")[0].figures)[-1]
 
 
 def test_offsets_that_were_not_noted_cannot_be_guessed():
@@ -156,19 +156,25 @@ def test_the_quarantine_topic_is_counted_by_reason_and_may_be_shared():
     ledger = sent(q={0: (3, 9)})
     ledger.sent["q"][0].reasons.update({"too_large": 2, "unparseable": 1})
     reader = FakeReader({"q": [(99, SpanSums(3, 9, Counter(too_large=2, other=1)))]})
-    _, account = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
-    assert not any(one.at_least for one in account.read_back)
-    counted = figures(account.read_back)
+    _, table = looked(reader, ship({"q": [0]}, q=3), ledger, others="somebody writes")
+    assert not any(row.at_least for row in rows(table, "topic", "cluster"))
+    counted = figures(table)
     assert counted["q"] == [3, 3, 3]
     assert counted["quarantined: too_large"] == [2, 2]
     assert counted["quarantined: unparseable"] == [1, 0]
     assert counted["quarantined: other"] == [0, 1]
+    figures_of_ship = {RECEIPTS: 1, LEDGER: 1}
+    table.rows.append(
+        CountRow("sum_closes", "cluster", "quarantined: unparseable", figures_of_ship)
+    )
+    [count] = table.counts()
+    assert (count.read_back, count.agrees) == (0, False)
 
 
 def test_more_is_missing_than_offsets_have_expired():
     """Records 0 to 4 may have expired; the others are missing for another reason."""
     reader = FakeReader({"t": [(30, SpanSums(1, 1, begins=17))]})
-    _, account = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
-    assert not account.expired
-    assert figures(account.read_back)["t"] == [10, 10, 1]
-    assert "are deleted" in account.read_back[0].remark
+    _, table = looked(reader, ship({"t": [12]}, t=10), sent(t={0: (10, 5)}))
+    assert not any(row.check == "expired" for row in table.rows)
+    assert figures(table)["t"] == [10, 10, 1]
+    assert "are deleted" in rows(table, "topic")[0].remark
