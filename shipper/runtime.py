@@ -24,7 +24,7 @@ from threading import (
     main_thread,
 )
 from threading import enumerate as threads
-from time import CLOCK_BOOTTIME, clock_gettime, monotonic, sleep, time, time_ns
+from time import CLOCK_BOOTTIME, clock_gettime, monotonic, process_time, sleep, time, time_ns
 
 __all__ = [
     "CLOCK_BOOTTIME",
@@ -45,6 +45,7 @@ __all__ = [
     "main_thread",
     "monotonic",
     "now",
+    "process_time",
     "sleep",
     "threads",
     "time",

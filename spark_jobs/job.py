@@ -3,7 +3,8 @@ the sink."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -87,7 +88,9 @@ class SparkJob(ShipJob):
             )
         )
         frame, checksums = _with_checksum(made, pipeline)
+        jobs = self._jobs()
         self._sink.write(frame.coalesce(pipeline.tasks))
+        scan.cpu_seconds = self._cpu_seconds(self._jobs() - jobs)
         scan.read = observed.get["read"] or 0
         scan.checksum = _checksum(checksums) if checksums else None
         if is_counted(pipeline):
@@ -99,9 +102,26 @@ class SparkJob(ShipJob):
     def read_so_far(self) -> object:
         """Return rows and bytes read, for each stage that runs, by the executors' heartbeats (every
         10 s)."""
-        stages = self._spark.sparkContext._jsc.sc().statusStore().activeStages()
+        stages = self._store.activeStages()
         running = [stages.apply(index) for index in range(stages.size())]
         return [(stage.inputRecords(), stage.inputBytes()) for stage in running]
+
+    def _jobs(self) -> set[int]:
+        jobs = self._store.jobsList(None)
+        return {jobs.apply(index).jobId() for index in range(jobs.size())}
+
+    def _cpu_seconds(self, jobs: Collection[int]) -> float:
+        """Return the CPU time of the tasks' Java threads, in seconds."""
+        store, stages = self._store, set[int]()
+        for job in jobs:
+            ids = store.job(job).stageIds()
+            stages |= {ids.apply(index) for index in range(ids.size())}
+        spent: int = sum(store.lastStageAttempt(stage).executorCpuTime() for stage in stages)
+        return spent / 1e9
+
+    @property
+    def _store(self) -> Any:
+        return self._spark.sparkContext._jsc.sc().statusStore()
 
     def _size_arrow_batches(self) -> None:
         """Limit Arrow batches by bytes only if lines are long. Spark counts the bytes of an Arrow

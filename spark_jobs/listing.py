@@ -341,7 +341,7 @@ def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> str:
     """Note the ratio of compression at the beginning of a few files, and whether there is a long
     line. A file that cannot be read is left out. Return why none could be read; empty if one
     could, or none has bytes."""
-    source, codec, files = pipeline.source, pipeline.delivery.compression, plan.files
+    source, codec, files = pipeline.source, pipeline.delivery.codec, plan.files
     step = max(1, len(files) // _SAMPLE_FILES)
     chosen = [file.model_copy() for file in files[::step][:_SAMPLE_FILES]]
     look_at(hadoop, chosen, source)

@@ -91,6 +91,8 @@ class Scan:
     observed: dict[str, int] = field(default_factory=dict)
     """Name as in ShipResult → lines that a rule or reason took, by the engine's own count."""
     receipts: list[Receipt] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    """CPU time of the engine's own threads that read for the tasks."""
     reports: list[PieceReport] = field(default_factory=list)
     """Reports of the reader on each split that it read to an end, good or bad."""
     error: ShipperError | None = None

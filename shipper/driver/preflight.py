@@ -105,7 +105,11 @@ def preflight(
         pipeline.delivery.transaction_timeout_seconds * PACED_SHARE,
         partitions=_partitions_side_by_side(pipeline, known),
     )
-    sizing = _sizing(pipeline, link, bytes_to_send)
+    is_auto = pipeline.delivery.compression == "auto"
+    sizing = replace(
+        _sizing(pipeline, link, bytes_to_send),
+        chooses_level=is_auto and cluster.property_value("compression.level") is None,
+    )
     tuning = sizing.tune()
     # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or one
     # that is sized anew during the ship, is still one request.
@@ -114,6 +118,7 @@ def preflight(
     settings = lane_settings(
         cluster, pipeline, batch_bytes + batch_bytes // 8, transactional=transactional
     )
+    settings = replace(settings, compression_level=tuning.level)
     return Preflight(settings, sizing, tuning, limits, rate_limit)
 
 

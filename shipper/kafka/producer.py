@@ -56,6 +56,13 @@ class LaneSettings:
     producer cannot be fenced."""
     cluster: str = ""
     """Name of the cluster, for messages."""
+    compression_level: int = -1
+    """-1: the codec's own."""
+
+    @property
+    def codec(self) -> dict[str, Any]:
+        level = {"compression.level": self.compression_level} if self.compression_level > 0 else {}
+        return {"compression.type": self.compression, **level}
 
     def as_transactional(self) -> LaneSettings:
         return replace(self, transactional=True)
@@ -136,7 +143,7 @@ class LaneProducer(ClientOwner):
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
-                "compression.type": settings.compression,
+                **settings.codec,
                 "partitioner": "murmur2_random",
                 "delivery.report.only.error": True,
                 "on_delivery": self._report,

@@ -41,7 +41,7 @@ def lane_settings(
         cluster=cluster.name,
         connection=connection(cluster),
         batch_size_bytes=batch_size_bytes,
-        compression=pipeline.delivery.compression,
+        compression=pipeline.delivery.codec,
         transaction_timeout_ms=int(pipeline.delivery.transaction_timeout_seconds * 1000),
         transactional=transactional,
     )

@@ -190,6 +190,9 @@ class LaneAccount(Result):
     """Number of times that it was reopened."""
 
 
+Limit = Literal["source", "processor", "acknowledgements", "bandwidth", "rate_limit", "quota"]
+
+
 class ShipResult(StepResult, OfCluster):
     step: str = "ship"
     generation: int = 0
@@ -260,6 +263,13 @@ class ShipResult(StepResult, OfCluster):
     asked, or no answer."""
     ship_seconds: float = 0.0
     """Seconds from the first byte read to the last commit, without Spark's start."""
+    cpu_seconds: float = 0.0
+    """CPU time of the Spark tasks, in core-seconds: their Python processes, and Java's threads that
+    read for them."""
+    limited_by: Limit | None = None
+    """What held the ship up most: reading (`source`), the processors, the delay of
+    acknowledgements, the cluster's `bandwidth`, a `rate_limit`, or a broker's `quota`. None: it was
+    too short to tell."""
     task_retries: int = 0
     guarantee: Literal["exactly_once", "at_least_once"] = "exactly_once"
     rtt_ms: float | None = None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.cluster_view import ClusterView
 from shipper.report.markup import number, plural, utc
-from shipper.report.results import ShipResult, TimelinePoint
+from shipper.report.results import Limit, ShipResult, TimelinePoint
 
 MOST_STEPS = 240
 """More points than that are summed up in groups of equal number: a step of less than two pixels
@@ -21,6 +21,15 @@ shows nothing."""
 _HEIGHT = 160
 _DAY = 86_400
 _TIME_STEPS = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600, _DAY)
+
+_LIMITS: dict[Limit, str] = {
+    "source": "reading the files",
+    "processor": "the processors",
+    "acknowledgements": "the delay of acknowledgements",
+    "bandwidth": "the cluster's `bandwidth`",
+    "rate_limit": "the `rate_limit`",
+    "quota": "a quota of the brokers",
+}
 
 
 class RateSpan(NamedTuple):
@@ -76,6 +85,10 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
     if len(steps) < 2:
         yield "Too few points in time for a plot." if ship.delivered else "Nothing was committed."
     yield f"{plural(ship.tasks, 'Spark task')}, {plural(ship.lanes, 'lane')} each."
+    if ship.limited_by is not None:
+        yield f"Held up most by {_LIMITS[ship.limited_by]}."
+    if ship.cpu_seconds and (sent := sum(topic.delivered_bytes for topic in ship.topics)):
+        yield f"{ship.cpu_seconds / sent * 1e9:.0f} core-seconds per GB."
     if ship.ack_ms is not None and ship.held_ack_ms is not None:
         yield (
             f"Sized for acknowledgements after {ship.ack_ms:.0f} ms; at the end they took "

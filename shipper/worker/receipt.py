@@ -123,6 +123,8 @@ class Receipt:
     doubtful: list[str] = field(default_factory=list)
     """The first of their chunks, for people."""
     wire_bytes: int = 0
+    cpu_seconds: float = 0.0
+    """CPU time of the task's Python process, with its lanes' threads."""
     ack_seconds: float = 0.0
     """Delay of acknowledgements as its lanes met it at the end; 0: too few are known."""
     throttled_seconds: float = 0.0

@@ -240,6 +240,7 @@ class TaskLanes:
         self._attempt = attempt
         self._receipt = receipt
         self._right = RightToShip(attempt.check)
+        self._cpu_before = runtime.process_time()
         quarantine = order.quarantine
         self._doubtful_bytes = order.doubtful_bytes
         self._topics = (*order.topics, *([quarantine.topic] if quarantine else []))
@@ -361,6 +362,7 @@ class TaskLanes:
             receipt.possible_duplicates += sum(work.retried_records for work in receipt.lanes)
             receipt.doubtful += [label for work in receipt.lanes for label in work.retried]
         receipt.wire_bytes = pool.sent().wire_bytes
+        receipt.cpu_seconds = runtime.process_time() - self._cpu_before
         receipt.ack_seconds = self.sizes.ack_seconds
         receipt.throttled_seconds = pool.rate.throttled_seconds
         receipt.last_at = runtime.time()

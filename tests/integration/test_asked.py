@@ -100,12 +100,15 @@ def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
 
 @pytest.mark.long
 def test_a_cap_of_the_run_slows_it_down(world: World) -> None:
-    noise = base64.b64encode(random.Random(7).randbytes(300_000))
+    noise = base64.b64encode(random.Random(7).randbytes(1_500_000))
     world.write_log(
         "b.log",
         b"\n".join(noise[start : start + 100] for start in range(0, len(noise), 100)) + b"\n",
     )
+    world.write_pipeline(delivery={"compression": "auto", "lease": "2s"})
     found = world.run("--rate-limit", "100kB/s")
-    assert found["delivered"] == 4200
-    assert found["rate_limit_bytes"] == 100_000
+    assert found["delivered"] == 20200
+    assert (found["rate_limit_bytes"], found["limited_by"]) == (100_000, "rate_limit")
+    assert "zstd at level 9" in found["tuning"]
+    assert 0 < found["cpu_seconds"] < 60
     assert found["wire_bytes"] <= 1.05 * 100_000 * found["ship_seconds"]

@@ -67,6 +67,18 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
     assert no_more or found.in_flight_bytes >= rate * link.delay_seconds
 
 
+@given(_links, st.integers(1, 32))
+def test_batches_are_packed_harder_only_where_the_link_leaves_the_processor_idle(
+    link: LinkProfile, tasks: int
+) -> None:
+    found = Sizing(link, tasks, 192_000_000, chooses_level=True).tune()
+    unpacked = link.bandwidth_bytes_per_second * link.ratio / tasks
+    assert (found.level == 9) == (unpacked <= 15e6)
+    assert tune(link, tasks, 192_000_000).level == -1
+    capped = replace(link, cap_bytes_per_second=1_000, cap_seconds=10.0)
+    assert Sizing(capped, tasks, 192_000_000, chooses_level=True).tune().level == 9
+
+
 @given(_links, st.integers(1, 32), st.integers(1, 10**10))
 def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
     link: LinkProfile, tasks: int, bytes_to_send: int

@@ -428,6 +428,7 @@ STAND_INS: dict[str, Any] = {
     "main_thread": _Current,
     "monotonic": lambda: world().now(),
     "now": _now,
+    "process_time": lambda: 0.0,
     "sleep": lambda seconds: world().sleep(seconds),
     "threads": lambda: [],
     "time": _time,

@@ -2,14 +2,14 @@ import datetime as dt
 
 import pytest
 
-from shipper.driver.account import throttling
+from shipper.driver.account import limit_of, throttling
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.results import FileAccount, ShipResult, write_checksum
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import SPARK, reconcile
-from shipper.worker.receipt import Receipt
+from shipper.worker.receipt import LaneSample, Receipt
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
@@ -135,3 +135,31 @@ def test_a_ship_that_brokers_throttled_says_so() -> None:
     note = throttling(receipts, "tokyo")
     assert note.startswith("The brokers of tokyo throttled this ship, one task for 93 s: a quota")
     assert throttling(receipts[:1], "tokyo") == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "waited", "cpu", "found"),
+    [
+        ("source", 5.0, 30.0, {}),
+        ("processor", 5.0, 180.0, {}),
+        ("processor", 150.0, 180.0, {"ack_ms": 400.0}),
+        ("processor", 150.0, 60.0, {"ack_ms": 400.0, "held_ack_ms": 3.0}),
+        ("acknowledgements", 150.0, 60.0, {"ack_ms": 5.0, "held_ack_ms": 400.0}),
+        ("bandwidth", 150.0, 60.0, {"ack_ms": 140.0, "wire_bytes": 900_000_000}),
+        ("rate_limit", 150.0, 60.0, {"wire_bytes": 99_000_000, "rate_limit_bytes": 1_000_000}),
+        ("acknowledgements", 150.0, 60.0, {"ack_ms": 99.0, "rate_limit_bytes": 1_000_000}),
+        (None, 5.0, 1.0, {"ship_seconds": 3.0}),
+    ],
+)
+def test_a_ship_says_what_held_it_up(limit, waited, cpu, found) -> None:
+    """By two tasks of 100 seconds over a link of 10 MB/s."""
+    sample = LaneSample(100.0, 0, 0, 0, waited / 2, 0, 0)
+    receipts = [Receipt(task, first_at=0.0, last_at=100.0, samples=[sample]) for task in (0, 1)]
+    result = ship(**{"ship_seconds": 100.0, "cpu_seconds": cpu, **found})
+    assert limit_of(result, receipts, 10_000_000) == limit
+
+
+def test_a_ship_that_a_quota_held_up_says_so() -> None:
+    sample = LaneSample(100.0, 0, 0, 0, 80.0, 0, 0)
+    receipt = Receipt(0, first_at=0.0, last_at=100.0, samples=[sample], throttled_seconds=60.0)
+    assert limit_of(ship(ship_seconds=100.0, ack_ms=400.0), [receipt], 10_000_000) == "quota"
