@@ -28,10 +28,12 @@ import json
 import struct
 from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import fsspec
+from pydantic import TypeAdapter
 
 from shipper import runtime
 from shipper.ledger.codec import peek_key
@@ -123,10 +125,14 @@ class Manifest:
         return [shard for shard in self.shards if shard.may_hold(hashes)]
 
 
+@cache
+def _manifests() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
+
+
 def encode_manifest(manifest: Manifest) -> bytes:
     """Encode a manifest in two lines: the format with the checksum of the second, and the rest."""
-    fields = asdict(manifest) | {"standing": [_as_json(record) for record in manifest.standing]}
-    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    body = _manifests().dump_json(manifest)
     head = json.dumps({"format": FORMAT, "sha256": sha256(body)}).encode()
     return head + b"\n" + body + b"\n"
 
@@ -142,14 +148,7 @@ def decode_manifest(data: bytes) -> Manifest:
             )
         if about["sha256"] != sha256(body):
             raise SnapshotUnusable("its checksum is wrong")
-        fields = json.loads(body)
-        return Manifest(
-            origin=Origin(**fields["origin"]),
-            control_end=fields["control_end"],
-            chunks_end=fields["chunks_end"],
-            standing=tuple(_from_json(record) for record in fields["standing"]),
-            shards=tuple(Shard(**shard) for shard in fields["shards"]),
-        )
+        return _manifests().validate_json(body)
     except (ValueError, KeyError, TypeError) as error:
         raise SnapshotUnusable(f"it cannot be read: {error!r}") from error
 
@@ -213,20 +212,6 @@ def _cut(by_path: ByPath) -> Iterator[tuple[list[str], list[LogRecord]]]:
             paths, shard = [], []
     if shard:
         yield paths, shard
-
-
-def _as_json(record: LogRecord) -> list[Any]:
-    return [
-        record.offset,
-        record.timestamp_ms,
-        record.key.decode(),
-        None if record.value is None else record.value.decode(),
-    ]
-
-
-def _from_json(fields: list[Any]) -> LogRecord:
-    offset, timestamp_ms, key, value = fields
-    return LogRecord(offset, timestamp_ms, key.encode(), None if value is None else value.encode())
 
 
 class StoredManifest(NamedTuple):

@@ -12,7 +12,9 @@ failed.
         report.json  report.html        RunReport, and the page for people
         attempts/{name}.{begun}.json    the same results, each attempt's own
 
-A step reads its predecessors' results and nothing else. Of several attempts of a step the one that
+A step reads its predecessors' results and nothing else. Fields that another version of shipper left
+in a result are passed over, but for a step that builds on the result: it refuses what it does not
+know. Of several attempts of a step the one that
 began last counts, whichever wrote last: see :meth:`RunFolder.write`. Each result names its run, so
 that one left over from an earlier run of the same window is never taken for this one's.
 """
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     import fsspec
 
 Status = Literal["succeeded", "failed", "skipped"]
+Extra = Literal["ignore", "forbid"]
 R = TypeVar("R", bound="StepResult")
 M = TypeVar("M", bound=BaseModel)
 _STAMP = "%Y%m%dT%H%M%SZ"
@@ -101,7 +104,7 @@ def find_kept(url: str, kind: type[M], about: str) -> M | None:
     and what to do if it cannot be read. Raises StepResultError, OSError."""
     fs, path = file_system(url)
     try:
-        return kind.model_validate_json(bytes(fs.cat_file(path)))
+        return kind.model_validate_json(bytes(fs.cat_file(path)), extra="ignore")
     except FileNotFoundError:
         return None
     except ValidationError as error:
@@ -265,17 +268,18 @@ class RunFolder:
         ours = re.compile(re.escape(name) + r"\.\d{8}T\d{12}Z\.json", re.ASCII)
         return max((f"{_ATTEMPTS}/{each}" for each in found if ours.fullmatch(each)), default="")
 
-    def find(self, name: str, kind: type[R]) -> R | None:
-        """Return the result of a step, or None if it left none. Raises StepResultError if it is not
-        this run's or unreadable."""
+    def find(self, name: str, kind: type[R], extra: Extra = "ignore") -> R | None:
+        """Return the result of a step, or None if it left none. ``extra``: what to do about fields
+        that this version does not know. Raises StepResultError if it is not this run's or
+        unreadable."""
         text = self.read_text(f"{name}.json")
         if text is None:
             return None
-        result = self._parsed(name, kind, text)
+        result = self._parsed(name, kind, text, extra)
         if (latest := self._latest(name)) > _attempt_file(name, result.started_at) and (
             text := self.read_text(latest)
         ):
-            result = self._parsed(name, kind, text)
+            result = self._parsed(name, kind, text, extra)
         if result.run_id != self.run_id:
             raise StepResultError(
                 f"{self.path(name)}.json belongs to run {result.run_id}, not to {self.run_id}. "
@@ -284,20 +288,23 @@ class RunFolder:
             )
         return result
 
-    def _parsed(self, name: str, kind: type[R], text: str) -> R:
+    def _parsed(self, name: str, kind: type[R], text: str, extra: Extra) -> R:
         try:
-            return kind.model_validate_json(text)
+            return kind.model_validate_json(text, extra=extra)
         except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"])) or "text"
             raise StepResultError(
-                f"{self.path(name)}.json cannot be read as {kind.__name__}: {error}. Run the "
-                "step again.",
+                f"{self.path(name)}.json cannot be read as {kind.__name__}: {where}: "
+                f"{first['msg']}. It is damaged, or of another version of shipper. Run the step "
+                "again.",
                 code="SHIP-004",
             ) from error
 
     def need(self, name: str, kind: type[R]) -> R:
         """Return the result of a step that must have succeeded. Raises StepResultError if it is
         missing or failed."""
-        result = self.find(name, kind)
+        result = self.find(name, kind, extra="forbid")
         if result is None:
             raise StepResultError(
                 f"step {name} left no result in {self.uri}: the step did not run or was "

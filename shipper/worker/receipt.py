@@ -8,8 +8,10 @@ line can know.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cache
+
+from pydantic import TypeAdapter
 
 from shipper import runtime
 from shipper.errors import ShipperError, error_named
@@ -187,20 +189,16 @@ class Receipt:
         mine.add_checksum(topic, chunk.checksum)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return _adapter().dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        fields: dict[str, Any] = json.loads(text)
-        fields["splits"] = {
-            int(split): SplitReceipt(**counts) for split, counts in fields["splits"].items()
-        }
-        fields["topics"] = {
-            topic: TopicReceipt(**counts) for topic, counts in fields["topics"].items()
-        }
-        fields["samples"] = [LaneSample(**sample) for sample in fields["samples"]]
-        fields["lanes"] = [LaneWork(**work) for work in fields["lanes"]]
-        return cls(**fields)
+        return _adapter().validate_json(text)
+
+
+@cache
+def _adapter() -> TypeAdapter[Receipt]:
+    return TypeAdapter(Receipt)
 
 
 def add_to(counts: dict[str, int], name: str, count: int) -> None:
