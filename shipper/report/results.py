@@ -77,22 +77,10 @@ class TopicAccount(Result):
     """Bytes of values and keys of these records, uncompressed."""
 
     @property
-    def beyond(self) -> int | None:
-        """Records in the ledger beyond the receipts' count. None: the ledger was not counted."""
-        return None if self.ledger is None else self.ledger - self.delivered - self.before
-
-    @property
-    def read_beyond(self) -> int | None:
-        """Records that a consumer found beyond those that this run sent, by the receipts. None: the
-        topic was not read."""
-        return None if self.read_back is None else self.read_back - self.delivered
-
-    @property
-    def agrees(self) -> Literal["yes", "no", "not counted"]:
-        """Comparison of the ledger's and the read-back's counts with the receipts'."""
-        if self.beyond or self.read_beyond:
-            return "no"
-        return "not counted" if self.beyond is None and self.read_beyond is None else "yes"
+    def agrees(self) -> bool:
+        """False if the ledger or the read-back counted other than the receipts."""
+        of_window = self.delivered + self.before
+        return self.ledger in (None, of_window) and self.read_back in (None, self.delivered)
 
 
 class FileAccount(Result):

@@ -465,7 +465,7 @@ def _contradictions(clusters: Sequence[ClusterView]) -> Iterator[Finding]:
         wrong = [
             f"{count.name} ({disagreement(count)})" for count in one.counts if not count.agrees
         ]
-        differ = [topic.topic for topic in one.topics if topic.agrees == "no"]
+        differ = [topic.topic for topic in one.topics if not topic.agrees]
         if wrong or differ:
             who = "counts" if wrong else "the ledger and the receipts"
             text = f"{who} disagree on {_some(wrong or differ)}."

@@ -93,7 +93,7 @@ def figure_table(account: ClusterView) -> dict[str, Any]:
     for count in figures:
         topic = topics.get(count.name)
         wrong = disagreement(count)
-        if not wrong and topic and topic.agrees == "no":
+        if not wrong and topic and not topic.agrees:
             wrong = f"of the window the ledger holds {number(topic.ledger or 0)}"
         shown = {
             "Spark": count.spark,
