@@ -16,12 +16,12 @@ reads which record was written last, and comes after it.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
-import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -45,6 +45,8 @@ from shipper.windows.window import Window
 
 if TYPE_CHECKING:
     from shipper.report.run_view import RunView
+
+T = TypeVar("T")
 
 OTHER_WINDOWS = "gaps"
 """Code of findings that are about other windows than the run's own."""
@@ -482,9 +484,11 @@ def without_superseded(found: Mapping[RecordFile, str]) -> Iterator[tuple[Record
 
 
 def _names_of(fs: Any, path: str, root: str, day: str) -> Iterable[str]:
-    if day.endswith(".json"):
+    if not day.endswith(".json"):
+        return names_in(fs, f"{path}/{day}")
+    with _passed_over(f"{root}/{day}"):
         return _kept_day(f"{root}/{day}")
-    return names_in(fs, f"{path}/{day}")
+    return ()
 
 
 def read_records(
@@ -511,48 +515,57 @@ def read_files(files: Iterable[tuple[RecordFile, str]]) -> Iterator[Sequence[Win
 
 
 def _records_in(url: str, name: str) -> Sequence[WindowRecord]:
-    return _file(url) if url.endswith(f"/{name}") else _kept_day(url).get(name, ())
+    with _passed_over(url):
+        return _file(url) if url.endswith(f"/{name}") else _kept_day(url).get(name, ())
+    return ()
+
+
+@contextlib.contextmanager
+def _passed_over(url: str) -> Iterator[None]:
+    """Pass over what cannot be read, and say so; silently if another run has just packed it."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass
+    except (OSError, ValidationError) as error:
+        log.warning("%s is passed over: it cannot be read (%s)", url, error)
 
 
 @functools.lru_cache(maxsize=20_000)
-def _file(url: str) -> Sequence[WindowRecord]:
-    return _parsed(url, _RECORDS) or ()
+def _file(url: str) -> list[WindowRecord]:
+    return _parsed(url, _RECORDS)
 
 
 @functools.lru_cache(maxsize=400)
-def _kept_day(url: str) -> Mapping[str, Sequence[WindowRecord]]:
-    return _parsed(url, _DAYS) or {}
+def _kept_day(url: str) -> dict[str, list[WindowRecord]]:
+    return _parsed(url, _DAYS)
 
 
-def _parsed(url: str, kind: TypeAdapter[Any]) -> Any:
+def _parsed(url: str, kind: TypeAdapter[T]) -> T:
     fs, path = fsspec.core.url_to_fs(url)
-    try:
-        return kind.validate_json(bytes(fs.cat_file(path)))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        log.warning("%s is passed over: it cannot be read (%s)", url, error)
-        return None
+    return kind.validate_json(bytes(fs.cat_file(path)), extra="ignore")
 
 
 def pack_days(runs_uri: str, pipeline: str, before: dt.datetime, most: int) -> None:
-    """Put the files of each day that ended before into one. Raises OSError."""
+    """Put the files of each day that ended before into one. A day stays as it is while some of it
+    cannot be read: nothing else holds it. Raises OSError."""
     root, last = _folder(runs_uri, pipeline), f"{before:{_DAY}}"
     fs, path = fsspec.core.url_to_fs(root)
-    days = sorted(day for day in names_in(fs, path) if len(day) == len(last) and day < last)
+    names = names_in(fs, path)
+    days = sorted(day for day in names if len(day) == len(last) and day < last)
     for day in days[:most]:
         files = {
             file: f"{root}/{day}/{file.name}"
             for file in filter(None, map(RecordFile.of, names_in(fs, f"{path}/{day}")))
         }
-        kept = list(without_superseded(files))
-        held = dict(_kept_day(f"{root}/{day}.json")) | {
-            file.name: found for (file, _), found in zip(kept, read_files(kept), strict=True)
-        }
-        text = {
-            name: [record.model_dump(mode="json", exclude_defaults=True) for record in found]
-            for name, found in held.items()
-        }
-        write_whole(f"{root}/{day}.json", json.dumps(text), durable=True)
+        text, packed = b"", f"{root}/{day}.json"
+        with _passed_over(f"{root}/{day}"), runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
+            kept = dict(without_superseded(files))
+            held = dict(_kept_day(packed)) if f"{day}.json" in names else {}
+            held |= zip((file.name for file in kept), pool.map(_file, kept.values()), strict=True)
+            text = _DAYS.dump_json(held, exclude_defaults=True)
+        if not text:
+            continue
+        write_whole(packed, text, durable=True)
         _kept_day.cache_clear()
         fs.rm(f"{path}/{day}", recursive=True)

@@ -20,6 +20,7 @@ from shipper.report.late import Told
 from shipper.report.past_runs import find_retry_exclusions, run_ids, window_names
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, LeftFile, Uncovered
 from shipper.report.run_folder import RunFolder
+from shipper.report.window_records import read_records
 from shipper.windows.window import Window
 from tests.samples.results import common
 
@@ -181,3 +182,19 @@ def test_what_is_no_runs_result_stays(past: Past) -> None:
     assert past.prune() > 40
     assert all(path.exists() for path in kept)
     assert past.prune() == 0
+
+
+def test_a_day_is_packed_only_once_all_of_it_can_be_read(past: Past) -> None:
+    past.run(60, "near")
+    [record] = Path(past.runs).glob("web/windows/*/*gate_delivery*")
+    text = record.read_text()
+    record.write_text(text[:-9])
+    past.prune()
+    assert record.exists()
+    fields = json.loads(text)
+    fields[0]["uncovered"] = [{"window": str(day(60)), "why": "open", "of_a_later_version": 1}]
+    record.write_text(json.dumps(fields))
+    past.prune()
+    assert not record.exists()
+    read = read_records(past.runs, "web", day(60).start)
+    assert [one.why for each in read for one in each.uncovered] == ["open"]
