@@ -39,5 +39,7 @@ def question(gate: GateResult, planned: PlanResult) -> str:
         for check in gate.checks
         if not check.passed
     ]
-    rows = f"{plural(len(left), 'file')} of {write_size(size)} would be shipped ({gate.scope})."
+    rows = f"{plural(len(left), 'file')} of {write_size(size)} would be shipped."
+    if gate.scope.startswith("sample"):
+        rows += f" Lines were judged by a {gate.scope}."
     return "\n".join([*found, "", rows])

@@ -39,6 +39,8 @@ from shipper_airflow.place import config_dir
 from shipper_airflow.runs import AirflowRuns
 
 _log = logging.getLogger(__name__)
+_PATIENCE_SECONDS = 10.0
+"""Longest time that a page waits for a look at all days."""
 
 
 class PersonsRights:
@@ -150,8 +152,8 @@ def accept_window(asked: _Accepted, by: _Asked = _BY_PERSON) -> dict[str, str]:
 
 def bring_up_to_date(config: Path) -> runtime.Thread | None:
     """Look for records that the index lacks. At most one of all processes of the API server looks,
-    every fifteen seconds or more, and no request waits for it. What is wrong with that goes to the
-    log: the page shows what the index has."""
+    every fifteen seconds or more. A request waits for a look at all days, which a new index needs,
+    and for no other. What is wrong with that goes to the log: the page shows what the index has."""
     try:
         whole = look_is_due(config, int(runtime.time()))
     except ShipperError as error:
@@ -161,6 +163,8 @@ def bring_up_to_date(config: Path) -> runtime.Thread | None:
         return None
     thread = runtime.Thread(target=_look, args=(config, whole), name="shipments", daemon=True)
     thread.start()
+    if whole:
+        thread.join(_PATIENCE_SECONDS)
     return thread
 
 

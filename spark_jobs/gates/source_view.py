@@ -222,5 +222,5 @@ class SourceView:
                 f"{len({piece.file.path for piece in self.sample}):,} of {files}"
             )
         if "full" in self.looked_at:
-            said.append(f"full: all {files}")
+            said.append(f"full: {'all' if len(self.left) > 1 else 'the'} {files}")
         return "; ".join(said) or f"listing: {plural(len(self.plan.own_files), 'file')}"
