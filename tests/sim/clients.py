@@ -40,6 +40,8 @@ class Network:
     moved_coordinators = 0.0
     """Share of the commits that arrive at a coordinator which moves: they count later, or never."""
     late_seconds = 20.0
+    old_leaders_answer = True
+    """False if deposed leaders answer those alone who are cut off with them."""
     request_timeout = 2.5
     cluster: SimCluster
     under_way = 0
@@ -229,7 +231,8 @@ class Consumer(_Client):
     def _fetch(self) -> None:
         assert self._where is not None
         topic, number = self._where.topic, self._where.partition
-        is_old = self._asks_old_leader or world().process.cut_off_until > world().seconds
+        is_asked = self._asks_old_leader and self.old_leaders_answer
+        is_old = is_asked or world().process.cut_off_until > world().seconds
         try:
             records, high, stable = self.ask(lambda: self._read(topic, number, is_old=is_old))
         except Lost:

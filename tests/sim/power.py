@@ -153,8 +153,12 @@ def _written(results: Mapping[str, Found]) -> str:
     past = {rule: name for name, rule in PAST.items()}
     found = [results.get(rule.name, Found(rule.name, "", "")) for rule in chosen()]
     rows = [f"| {f.name} | {past.get(f.name, '')} | {f.seed} | {f.what} |\n" for f in found]
+    together = [
+        f"\n`{name}` is removed with `{one.name}`, which covers it.\n"
+        for name, one in TOGETHER.items()
+    ]
     not_met = [f"- {name}: {why}\n" for name, why in NOT_MET.items()]
-    return "".join([_HEAD, *rows, _NOT_MET_HEAD, *not_met])
+    return "".join([_HEAD, *rows, *together, _NOT_MET_HEAD, *not_met])
 
 
 def main() -> int:

@@ -156,18 +156,23 @@ class ScheduleHistory(ships.History):
         """Begin to archive the windows before a tick, on one cluster."""
         name, process = self.world.random.choice(self.names), Process("archive")
 
+        def tell(text: str) -> None:
+            self.world.tell(text)
+            for _ in range(2):
+                self.world.pass_point("told")  # it has read, and written nothing to the topic yet
+
         def work() -> None:
             opened = self._open(name)
             try:
                 if opened.log.exists():
                     archive(
                         opened.log, opened.folder, opened.pipeline, _tick(tick).start,
-                        f"archive-{next(self._ids)}", self.world.tell,
+                        f"archive-{next(self._ids)}", tell,
                     )  # fmt: skip
             except ShipperError as error:
                 self.world.tell(f"archive: {error.message}")
 
-        run = Run("archive", risks=(0.9, 0.0))
+        run = Run("archive", risks=(0.9, 0.0), words=("told", "told", "archive", "commit"))
         self._may_hurt(run, process)
         begun = self.world.spawn(work, "archive", process), process
         if self.habits.strikes:
@@ -258,6 +263,8 @@ class ArchiveHistory(ScheduleHistory):
 
     def play(self) -> None:
         self._set_up()
+        self.source.files.clear()
+        self.source.written.clear()
         chance, begun = self.world.random, []
         self._hurts = False
         for tick in range(2):
@@ -265,15 +272,16 @@ class ArchiveHistory(ScheduleHistory):
             self._sleep_until((tick + 1) * _TICK_SECONDS + 1)
             self._wait_for([self._begin(self._run_of(_tick(tick), scheduled=True))])
         self._hurts = True
+        tick = chance.randint(0, 1)
         for what in ("archive", "reship", "archive", "reship", "archive"):
-            if chance.random() < 0.3:
+            if chance.random() < 0.2:
                 continue
             if what == "archive":
-                begun.append(self._begin_to_archive(chance.randint(1, 2)))
+                begun.append(self._begin_to_archive(chance.choice((tick + 1, 2))))
             else:
-                window = _tick(chance.randint(0, 1))
-                again = self._run_of(window, reship=True, reship_reason="asked for")
-                again.risks, again.may_die = (0.2, 0.5), chance.random() < 0.5
+                again = self._run_of(_tick(tick), reship=True, reship_reason="asked for")
+                again.risks = chance.choice(((0.0, 0.0), (0.2, 0.8)))
+                again.may_die = chance.random() < 0.5
                 begun.append(self._begin(again))
                 self._wait_for_strike(again, *begun[-1])
             runtime.sleep(chance.choice((0.0, 1.0, 10.0, 60.0)))

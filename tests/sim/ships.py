@@ -79,6 +79,8 @@ class Run:
     """Its driver, and the tasks that it has begun: they share a machine."""
     risks: tuple[float, float] = (0.1, 0.1)
     """Chance that its driver, or a task, is struck at a point of the protocol."""
+    words: Sequence[str] = ()
+    """Requests at which its driver is struck; none: any."""
     may_die: bool = True
     """True if it may also be killed there."""
     is_struck: bool = False
@@ -196,7 +198,7 @@ class History:
         self.runs: list[Run] = []
         self._numbers = itertools.count()
         self._hurts = True
-        self._lost_ledger = False
+        self._lost_ledger = self._has_copies = False
         self._strikes = habits.strikes or world.chance(0.3)
         self._results: list[tuple[Run, str, dt.datetime]] = []
         """Run, cluster, and when the ship began whose result was there when the run was green."""
@@ -311,8 +313,10 @@ class History:
         network.late_seconds = chance.choice((1.0, 5.0, 20.0))
         network.lost_answers = chance.choice((0.0, 0.01, 0.05, 0.15))
         network.under_way, network.moved_coordinators = 0, 0.0
+        network.old_leaders_answer = True
         if self._strikes and "troubles" not in self.world.without:
             network.moved_coordinators = chance.choice((0.0, 0.05))
+            network.old_leaders_answer = chance.random() < 0.5
             for cluster in self.clusters.values():
                 cluster.compacts = chance.choice((0.0, 0.5))
         if "losses" in self.world.without:
@@ -414,12 +418,16 @@ class History:
         what = chance.choice((*zombies, "kill") if run.may_die else (*zombies, *zombies, ""))
         if ("kills" if what == "kill" else "pauses") in world.without:
             what = ""
-        seconds = chance.choice((7.0, 15.0, 45.0, 90.0))
+        seconds = chance.choice((7.0, 15.0, 45.0, 90.0, 90.0))
         is_isolated, paused = chance.random() < 0.5, chance.choice(([process], run.machine))
         if chance.random() < run.risks[not is_driver]:
             words = _DRIVERS_WORDS if is_driver else _TASKS_WORDS
-            process.struck_word = chance.choice(("", *words))
-            process.struck_at = int(2 ** (chance.random() * (3 if process.struck_word else 6)))
+            process.struck_word = chance.choice(run.words or ("", *words))
+            process.struck_at = (
+                1 + (chance.random() < 0.5)
+                if run.words
+                else int(2 ** (chance.random() * (3 if process.struck_word else 6)))
+            )
 
         def strike() -> None:
             run.is_struck = True
@@ -449,11 +457,12 @@ class History:
 
     def _cut_off(self, cluster: SimCluster, ledger: str, seconds: float) -> None:
         """Cut the ledger's leaders off from the other brokers: they are replaced, and answer on.
-        Meanwhile answers are lost."""
+        Meanwhile answers may be lost."""
         for number in (0, 1):
             cluster.depose(ledger, number, seconds + 30)
         network = clients.Network
-        network.lost_answers = 0.3
+        if self.world.chance(0.3):
+            network.lost_answers = 0.3
 
         def mend() -> None:
             network.lost_answers = self._lost_answers if self._hurts else 0.0
@@ -489,8 +498,13 @@ class History:
             self._lose_ledger()
         if self.habits.objects and chance.random() < 0.7:
             self.source.overwrite(chance.choice(sorted(self.source.files)))
-        if self.habits.moves and chance.random() < 0.5:
+        are_over = all(run.machine[0].dead for run in self.runs)
+        if self.habits.moves and chance.random() < 0.5 and (are_over or not self._has_copies):
             self.source.move(f"file:///moved{next(self._numbers)}/")
+            if are_over and chance.random() < 0.7:
+                # What is a copy, and what was moved, nobody can tell if that is during a run.
+                path, self._has_copies = chance.choice(sorted(self.source.files)), True
+                self.source.copy(path, f"{path}.copy{next(self._numbers)}")
         if self.habits.headers or self.habits.skips:
             for path in [path for path in sorted(self._delivered) if chance.random() < 0.5]:
                 self._delivered.remove(path)
@@ -651,7 +665,9 @@ class History:
         for name in self.names:
             if cluster_of(name).ledger_topic("sim") not in self.clusters[name].topics:
                 continue
-            ship = self._context(run).folder.need(f"ship.{name}", ShipResult)
+            ship = self._result(run, name)
+            if ship.status == "failed":  # another attempt began later, and its result counts
+                continue
             sent = Counter[str]()
             for _, of, chunk in self._chunks(name):
                 if chunk.generation in ship.generations:

@@ -131,7 +131,7 @@ class SimSource:
     def copy(self, path: str, to: str) -> None:
         """Write the content of ``path`` to ``to`` as well, with its time (``cp -p``)."""
         self.world.tell(f"{path} is copied to {to}")
-        self.files[to] = replace(self.files[path])
+        self.files[to] = replace(self.files[path], moved=True)
         self.written.append(self.files[to])
 
     def remove(self, path: str) -> None:
