@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shipper.driver.earlier_gates import EarlierGates
-from shipper.ledger.codec import encode_chunk, encode_invalidation
+from shipper.ledger.codec import encode_chunk, encode_identity, encode_invalidation
 from shipper.ledger.log import LedgerLog
-from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Invalidation
+from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Identity, Invalidation
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
 from shipper.report.results import CheckResult, Coverage
 from shipper.request import CLOSED_GATE, RunRequest
@@ -97,10 +97,22 @@ def reshipped(by: int) -> MemoryLog:
     return log
 
 
+def begun_anew() -> MemoryLog:
+    """Return a ledger that was begun, after all samples, in the place of a lost one."""
+    log = MemoryLog()
+    log.append("l", CONTROL, [encode_identity("web", Identity("r2", "2100-01-01T00:00:00Z", "l"))])
+    return log
+
+
 @pytest.mark.parametrize(
-    "opened", [{"request": RunRequest(skip_checks=(CLOSED_GATE,))}, {"records": reshipped(9)}]
+    "opened",
+    [
+        {"request": RunRequest(skip_checks=(CLOSED_GATE,))},
+        {"records": reshipped(9)},
+        {"records": begun_anew()},
+    ],
 )
-def test_a_person_or_a_reship_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
+def test_a_person_a_reship_or_a_new_ledger_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     gates = earlier(tmp_path, WINDOW, 9, **opened)
