@@ -36,6 +36,7 @@ class LaneHistory(ships.History):
     """One seed: a cluster, one file, and ships that interleave."""
 
     def _set_up(self) -> None:
+        self._strikes = self.habits.strikes  # of `takeovers` alone: they take their time
         super()._set_up()
         self._no_leases = self.world.chance(0.5)
         self._has_last = self.world.chance(0.25)
