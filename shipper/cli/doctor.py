@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,9 @@ from shipper.cli.console import Config, Json, Terminal, new_app, out, print_json
 from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.pipeline import Pipeline
-from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor_cluster import examined
-from shipper.driver.doctor_runner import LIMIT_SECONDS, SKIPPED, CheckList, Examined, examine
+from shipper.driver.checks import machine
+from shipper.driver.checks.catalogue import LIMIT_SECONDS, SKIPPED, CheckTarget, examine
+from shipper.driver.checks.remote import examined
 from shipper.errors import ShipperError
 from shipper.finding import Finding, fail, ok
 from shipper.report.markup import plural
@@ -88,9 +88,9 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
                 )
     except ShipperError as error:
         first.append(fail(error.message, "`shipper validate` shows all faults"))
-    here = Examined(config, pipeline, limit_seconds)
-    asked: list[CheckList[Any]] = [
-        CheckList(machine.CHECKS, replace(here, limit_seconds=0.95 * limit_seconds)),
+    here = CheckTarget(config, pipeline, limit_seconds)
+    asked = [
+        replace(here, limit_seconds=0.95 * limit_seconds, checks=machine.CHECKS),
         *(examined(each, here) for each in clusters),
     ]
     return [replace(each, subject="configuration") for each in first] + examine(

@@ -12,10 +12,8 @@ import contextlib
 import errno
 import importlib
 import importlib.metadata
-import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -41,7 +39,6 @@ from shipper.cli.console import (
     print_json,
     refuse_retired,
 )
-from shipper.cli.lint import check_notifiers, source_warnings
 from shipper.cli.run_options import Last, MetricsPath, WindowText, answered, asks, new_job
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.cli.usage import usage_text
@@ -50,12 +47,9 @@ from shipper.config import (
     LoadedConfig,
     load_all,
     load_pipeline,
-    locate,
 )
 from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
-from shipper.config.load import locate_property, references
-from shipper.config.runner_options import Runner
 from shipper.config.yaml_file import common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
@@ -217,17 +211,20 @@ def validate(
 ) -> None:
     """Check all pipelines, clusters and tests, SQL expressions included, and show every fault at
     once. Run no program that the configuration names, and import only its notifiers."""
+    from shipper.driver.checks import configuration as checks
+
     loaded = load_all(config, leave=OF_AIRFLOW if secrets else EVERYTHING)
     if pipeline is not None:
         loaded = _only(loaded, config, pipeline)
     found = changes(against, config, pipeline) if against else None
-    refused = _refused_properties(config, loaded)
-    warnings = [*loaded.warnings, *source_warnings(config, loaded)]
-    notifiers, not_checked = check_notifiers(config, loaded)
+    refused = checks.refused_properties(config, loaded)
+    warnings = [*loaded.warnings, *checks.source_warnings(config, loaded)]
+    answer = checks.check_notifiers(config, loaded)
+    notifiers, not_checked = ({}, answer) if isinstance(answer, str) else (answer, None)
     wrong: dict[str, list[ConfigFault]] | None = None
     if sql and loaded.pipelines:
         err.say("Spark analyses the SQL expressions …", "dim")
-        wrong = _sql_faults(config, loaded, pipeline, runner_python=runner_python)
+        wrong = checks.sql_faults(config, loaded, pipeline, runner_python=runner_python)
     of_pipelines = {**(wrong or {}), **notifiers}
     faults = [
         *loaded.faults,
@@ -322,66 +319,6 @@ def _place(fault: ConfigFault) -> dict[str, str | int | None]:
         "path": fault.field,
         "message": fault.message,
         "code": fault.code or ConfigError.code,
-    }
-
-
-def _refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigFault]:
-    """Return librdkafka's complaint about each cluster's properties; no server is asked."""
-    from shipper.kafka.connection import refusal
-
-    said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
-    return {name: locate_property(config, name, why) for name, why in said if why}
-
-
-def _sql_faults(
-    config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool
-) -> dict[str, list[ConfigFault]]:
-    """Return the faults that Spark finds in the expressions, by this very Python, so that a check
-    need not trust the configuration's programs."""
-    job_runner = Runner(
-        python=next(iter(loaded.pipelines.values())).runner.python if runner_python else None
-    )
-    command = [
-        job_runner.python or sys.executable,
-        "-m",
-        "spark_jobs",
-        "--config",
-        str(config),
-        "check",
-    ]
-    command += ["--pipeline", pipeline] if pipeline else []
-    referred = {
-        found.name
-        for name in loaded.pipelines
-        for found in references(config, name)
-        if found.kind == "environment"
-    }
-    try:
-        done = subprocess.run(
-            command,
-            env=runner.environment(job_runner, referred),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-        failed, said = done.returncode != 0, done.stderr.decode(errors="replace")
-    except OSError as error:
-        failed, said = True, str(error)
-    if failed:
-        tail = (said.strip().splitlines() or ["no output"])[-1]
-        if code_of(tail) not in (None, "SHIP-110"):
-            raise UsageError(f"SQL expressions could not be analysed: {tail}")
-        raise UsageError(
-            f"SQL expressions could not be analysed: {command[0]} -m spark_jobs failed "
-            f"({tail}). Install shipper[spark] there, use the environment of "
-            "`runner.python` with --runner-python, or skip the analysis with --no-sql.",
-            code="SHIP-114",
-        )
-    found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
-    return {
-        name: [locate(config, name, *fault) for fault in faults]
-        for name, faults in found.items()
-        if faults
     }
 
 

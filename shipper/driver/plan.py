@@ -13,6 +13,13 @@ from shipper import runtime
 from shipper.config import resolve_uri
 from shipper.config.rules import original
 from shipper.driver.bounds import refuse_outside
+from shipper.driver.checks.refusals import (
+    absent_topics,
+    check_schemas,
+    contradictions,
+    missing,
+    refusal,
+)
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
 from shipper.driver.decide import (
@@ -28,15 +35,13 @@ from shipper.driver.engine import Listed
 from shipper.driver.files import REASONS, ListedFile, NotTaken, select
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.looking import look_into
-from shipper.driver.preflight import missing_topics, missing_topics_error, preflight
+from shipper.driver.preflight import preflight
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
-from shipper.driver.schemas import schema_problem
 from shipper.driver.timelines import last_commits
-from shipper.driver.topic_settings import contradictions
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ClusterRefuses, ShipperError, SourceError
-from shipper.finding import fail, warn
+from shipper.finding import Finding, fail, warn
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
@@ -543,7 +548,7 @@ class AskedCluster:
         folder = context.ledger_folder(cluster.name)
         ledger = context.ledger(cluster.name, self._plan.source_root)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
-        self._found.missing_topics = missing_topics(pipeline, known)
+        self._found.missing_topics = absent_topics(pipeline, known)
         self.ledger_place = connections.client.cluster_id, ledger.topic
         there = ledger.exists_by(known)
         self._refuse_unknown_former(there=there)
@@ -681,8 +686,7 @@ class AskedCluster:
         if left is None:
             found.asked = False
             return found
-        if found.missing_topics:
-            self._note_problem(missing_topics_error(self.name, pipeline, found.missing_topics))
+        self._refuse(missing(pipeline, found.missing_topics))
         sizes = {file.id: file.size_bytes for file in self._plan.files_for(self.name)}
         own = {file.id for file in self._plan.own_files}
         wanted = self.left()
@@ -697,12 +701,11 @@ class AskedCluster:
         if self._back:
             found.looks_back_to = self._back.looks_back_to(self.name)
             found.committed = self._committed_before(self._back, set(left.complete))
-        if (
-            wanted
-            and not found.problem
-            and (problem := schema_problem(context.clusters[self.name], pipeline))
-        ):
-            self._note_problem(problem)
+        if wanted and not found.problem:
+            try:
+                check_schemas(context.clusters[self.name], pipeline)
+            except ShipperError as error:
+                self._note_problem(error)
         if wanted:
             self._compare_topics()
         if wanted and not found.problem and self._connections:
@@ -743,15 +746,12 @@ class AskedCluster:
         self._found.findings += [
             replace(each, cluster=self.name) for each in found if each.severity == "warn"
         ]
-        faults = [f"{each.text}; {each.remedy}" for each in found if each.severity == "fail"]
-        if faults:
-            self._note_problem(
-                ClusterRefuses(
-                    f"cluster {self.name}: pipeline {pipeline.name}: {'; '.join(faults)}. Nothing "
-                    "was sent.",
-                    code="SHIP-410",
-                )
-            )
+        self._refuse(found)
+
+    def _refuse(self, found: Iterable[Finding]) -> None:
+        context = self._context
+        if error := refusal(context.clusters[self.name], context.pipeline, found):
+            self._note_problem(error)
 
 
 def moved(state: LedgerState, plan: PlanResult) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
-from shipper.errors import ClusterRefuses, TopicMissing
+from shipper.driver.checks.refusals import (
+    absent_topics,
+    lacking_partitions,
+    missing,
+    no_transactions,
+    refusal,
+)
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
@@ -50,22 +56,6 @@ class Preflight:
         return replace(opened, sizing=replace(opened.sizing, most_lanes=opened.tuning.lanes))
 
 
-def missing_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
-    """Return the topics that the pipeline needs and the cluster does not have."""
-    return [topic for topic in pipeline.needed_topics() if topic not in known]
-
-
-def missing_topics_error(cluster: str, pipeline: Pipeline, missing: list[str]) -> TopicMissing:
-    names = ", ".join(missing)
-    return TopicMissing(
-        f"cluster {cluster}: pipeline {pipeline.name} needs the "
-        f"{'topic' if len(missing) == 1 else 'topics'} {names}, and the cluster has no such topic. "
-        "Nothing was sent. Create the topic (kafka-topics --create --topic "
-        f"{missing[0]} --partitions …), or correct `routes` or `quarantine` in "
-        f"pipelines/{original(pipeline.name)}.yaml."
-    )
-
-
 def preflight(
     client: ClusterClient,
     cluster: Cluster,
@@ -85,9 +75,13 @@ def preflight(
     if known is None:
         known = client.facts(list(pipeline.needed_topics()))
     known = {topic: known[topic] for topic in pipeline.needed_topics() if topic in known}
-    if missing := missing_topics(pipeline, known):
-        raise missing_topics_error(cluster.name, pipeline, missing)
-    _check_partitions(cluster, pipeline, known)
+    findings = [
+        *missing(pipeline, absent_topics(pipeline, known)),
+        *lacking_partitions(pipeline, known),
+        *no_transactions(pipeline, cluster),
+    ]
+    if error := refusal(cluster, pipeline, findings):
+        raise error
     limits = {topic: facts.limit for topic, facts in known.items()}
     some_topic = next(iter(limits), cluster.ledger_topic(pipeline.key))
     rate_limit = min(
@@ -159,41 +153,7 @@ def is_transactional(
     """Return True if the pipeline ships exactly once to the cluster. ``topic``: any existing topic.
     Raises ClusterError."""
     guarantee = pipeline.delivery.guarantee
-    if guarantee == "exactly_once" and not cluster.idempotence:
-        raise ClusterRefuses(
-            f"cluster {cluster.name}: `idempotence: false` in clusters/{cluster.name}.yaml rules "
-            f"out transactions, and pipeline {pipeline.name} is to ship exactly once. Nothing was "
-            "sent. Set `delivery.guarantee: at_least_once`.",
-            code="SHIP-410",
-        )
     if guarantee == "prefer_exactly_once" and cluster.idempotence:
         probe = f"{original(pipeline.key)}.{cluster.name}.preflight"
         return client.has_transactions(topic, probe, list(pipeline.needed_topics()))
     return guarantee == "exactly_once"
-
-
-def _check_partitions(
-    cluster: Cluster, pipeline: Pipeline, known: Mapping[str, TopicFacts]
-) -> None:
-    """Raise ClusterError if `delivery.partitions` names some that a topic does not have."""
-    listed = pipeline.delivery.partitions
-    if not isinstance(listed, tuple):
-        return
-    lacking = {
-        topic: [number for number in listed if number >= facts.partitions]
-        for topic, facts in known.items()
-    }
-    faults = [
-        f"{topic} has {known[topic].partitions} (numbered from 0), and no "
-        f"{', '.join(map(str, numbers))}"
-        for topic, numbers in lacking.items()
-        if numbers
-    ]
-    if faults:
-        raise ClusterRefuses(
-            f"cluster {cluster.name}: `delivery.partitions` of pipeline {pipeline.name} names "
-            f"partitions that do not exist: {'; '.join(faults)}. Nothing was sent. Correct the "
-            "list in the pipeline's file, or add the partitions. The list holds for every "
-            "topic of the pipeline, and for its quarantine.",
-            code="SHIP-405",
-        )

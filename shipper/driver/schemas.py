@@ -1,28 +1,11 @@
-"""The numbers of a pipeline's schema (`records.avro`) in a cluster's Schema Registry: the plan
-looks whether there will be any, the ship gets them."""
+"""The numbers of a pipeline's schema (`records.avro`) in a cluster's Schema Registry."""
 
 from __future__ import annotations
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.errors import ClusterError
 from shipper.kafka.schema_registry import RegistryClient
 from shipper.terminal import say
-
-
-def schema_problem(cluster: Cluster, pipeline: Pipeline) -> ClusterError | None:
-    """Return why nothing could be shipped to the cluster. It only reads: the ship registers missing
-    schemas."""
-    avro = pipeline.records.avro
-    if avro is None:
-        return None
-    try:
-        registry = RegistryClient(cluster, pipeline.name)
-        for subject in avro.subjects(list(pipeline.listed_topics())):
-            registry.check(subject, avro)
-    except ClusterError as error:
-        return error
-    return None
 
 
 def schema_ids(cluster: Cluster, pipeline: Pipeline) -> dict[str, int]:

@@ -12,8 +12,8 @@ import pytest
 from dag_world import CLUSTER, Config, bag_of
 
 from shipper.config import load_pipeline
-from shipper.driver import doctor_machine
-from shipper.driver.doctor_runner import Examined
+from shipper.driver.checks import machine
+from shipper.driver.checks.catalogue import CheckTarget
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -286,7 +286,7 @@ def test_the_doctor_sees_what_airflow_sees(
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     web = load_pipeline(config.folder, "web")
-    seen, waits = doctor_machine.airflow(Examined(config.folder, web, 120))
+    seen, waits = machine.airflow(CheckTarget(config.folder, web, 120))
     assert (seen.severity, "makes the DAG web" in seen.text) == ("ok", True), seen
     assert (
         waits.severity,
@@ -298,8 +298,8 @@ def test_the_doctor_sees_what_airflow_sees(
         True,
     )
     assert "airflow pools set 'to near'" in waits.remedy
-    (absent,) = doctor_machine.airflow(
-        Examined(config.folder, web.model_copy(update={"name": "app"}), 120)
+    (absent,) = machine.airflow(
+        CheckTarget(config.folder, web.model_copy(update={"name": "app"}), 120)
     )
     assert (absent.severity, "makes no DAG app" in absent.text) == ("fail", True), absent
     broken = tmp_path / "broken"
@@ -308,7 +308,7 @@ def test_the_doctor_sees_what_airflow_sees(
         "from airflow.sdk import DAG\nimport nothing_of_that_name\n"
     )
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(broken))
-    (unimportable,) = doctor_machine.airflow(Examined(config.folder, web, 120))
+    (unimportable,) = machine.airflow(CheckTarget(config.folder, web, 120))
     assert unimportable.severity == "fail"
     assert "nothing_of_that_name" in unimportable.text
 

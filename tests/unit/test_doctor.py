@@ -8,21 +8,22 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shipper.cli import doctor as command
 from shipper.config.pipeline import Pipeline
-from shipper.driver import doctor_machine as machine
-from shipper.driver.doctor_runner import Check, CheckList, Examined, examine, skipped
+from shipper.driver.checks import machine
+from shipper.driver.checks.catalogue import Check, CheckTarget, examine, skipped
 from shipper.errors import ClusterRefuses
 from shipper.finding import Finding, fail, ok, warn
 
-HERE = Examined(Path("config"), None, 5)
+HERE = CheckTarget(Path("config"), None, 5)
 
 
-def check(name: str, *found: Finding, after: str = "") -> Check[Examined]:
+def check(name: str, *found: Finding, after: str = "") -> Check:
     return Check(name, lambda _: iter(found), "do it", after=after)
 
 
@@ -37,7 +38,7 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
         check("b", skipped("nobody asks")),
         check("c", ok("yes"), after="b"),
     ]
-    found = examine([CheckList(broken, HERE), CheckList(well, HERE, "far")])
+    found = examine([replace(HERE, checks=broken), replace(HERE, cluster_name="far", checks=well)])
     shown = [(one.cluster, one.subject, one.severity, one.code, one.remedy) for one in found]
     assert shown == [
         ("", "half of a", "fail", "", "do it"), ("", "b", "ok", "skipped", ""),
@@ -48,21 +49,23 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
 
 
 def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
-    def refuses(_: Examined) -> Iterator[Finding]:
+    def refuses(_: CheckTarget) -> Iterator[Finding]:
         yield ok("done", subject="half")
         raise ClusterRefuses("wrong password")
 
-    def surprises(_: Examined) -> Iterator[Finding]:
+    def surprises(_: CheckTarget) -> Iterator[Finding]:
         raise RuntimeError("secret-value")
 
-    def lacks(_: Examined) -> Iterator[Finding]:
+    def lacks(_: CheckTarget) -> Iterator[Finding]:
         raise PermissionError(13, "Permission denied", "/there")
 
     found = examine(
         [
-            CheckList(
-                [Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)],
+            replace(
                 HERE,
+                checks=[
+                    Check(each.__name__, each, "mend it") for each in (refuses, surprises, lacks)
+                ],
             )
         ]
     )
@@ -76,20 +79,20 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
 def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody() -> None:
     never = threading.Event()
 
-    def hangs(_: Examined) -> Iterator[Finding]:
+    def hangs(_: CheckTarget) -> Iterator[Finding]:
         never.wait()
         yield ok("")
 
     began = time.monotonic()
     found = examine(
         [
-            CheckList(
-                [
+            replace(
+                HERE,
+                checks=[
                     Check("hangs", hangs, "look"),
                     check("next", ok(""), after="hangs"),
                     check("other", ok("")),
                 ],
-                HERE,
             )
         ],
         0.3,
@@ -114,7 +117,9 @@ def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def java() -> list[Finding]:
-        return examine([CheckList([each for each in machine.CHECKS if each.name == "Java"], HERE)])
+        return examine(
+            [replace(HERE, checks=[each for each in machine.CHECKS if each.name == "Java"])]
+        )
 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -148,9 +153,9 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
             "clusters": ["c"],
             "runs_uri": uri,
         }
-        about = Examined(tmp_path, Pipeline.model_validate(fields), 5)
+        about = CheckTarget(tmp_path, Pipeline.model_validate(fields), 5)
         return examine(
-            [CheckList([each for each in machine.CHECKS if each.name == "runs_uri"], about)]
+            [replace(about, checks=[each for each in machine.CHECKS if each.name == "runs_uri"])]
         )
 
     found = found_at("/proc/runs")

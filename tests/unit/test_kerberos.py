@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
 from shipper.config.runner_options import Runner
-from shipper.driver.doctor_machine import spark_and_source
-from shipper.driver.doctor_runner import Examined
+from shipper.driver.checks.catalogue import CheckTarget
+from shipper.driver.checks.machine import spark_and_source
 from shipper.driver.kerberos import logged_in, refuse_executors_without_login
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import UsageError
@@ -112,7 +112,7 @@ def test_a_standalone_cluster_is_refused_before_anything_is_tried(
         refuse_executors_without_login(runner)
     assert refused.value.code == "SHIP-313"
     pipeline = pipeline_of(runner={"kind": "standalone", "master": "spark://m:7077"})
-    [found] = spark_and_source(Examined(tmp_path, pipeline, 1))
+    [found] = spark_and_source(CheckTarget(tmp_path, pipeline, 1))
     assert (found.severity, "kind: local" in found.remedy) == ("fail", True)
 
 

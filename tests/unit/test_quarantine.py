@@ -10,7 +10,7 @@ import pytest
 
 from shipper.config import load_pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
-from shipper.driver.preflight import missing_topics
+from shipper.driver.checks.refusals import absent_topics
 from shipper.errors import LedgerDamaged
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.ledger.codec import decode, encode_chunk
@@ -46,7 +46,7 @@ def written(config: Path, more: str) -> Path:
 
 def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
     pipeline = load_pipeline(written(config, "quarantine: {topic: q}\n"), "web")
-    assert missing_topics(pipeline, {"logs.web": 1}) == ["q"]
+    assert absent_topics(pipeline, {"logs.web": 1}) == ["q"]
 
 
 # Too large or not.

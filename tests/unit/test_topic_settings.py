@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shipper.config.pipeline import Pipeline
-from shipper.driver.topic_settings import contradictions
+from shipper.driver.checks.refusals import contradictions
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.windows.window import Window
 from shipper.worker.assign import RecordLimits

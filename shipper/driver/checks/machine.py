@@ -22,7 +22,7 @@ from shipper.cache import cache_folder
 from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner_options import Runner
-from shipper.driver.doctor_runner import Check, Examined, skipped
+from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.driver.kerberos import REMEDY_OF_STANDALONE, why_executors_get_no_login
 from shipper.errors import JavaUnavailable, why_system
 from shipper.finding import Finding, fail, ok, warn
@@ -55,7 +55,7 @@ print(json.dumps({"folder": folder, "errors": errors, "dags": tags, "pools_missi
 """  # noqa: E501
 
 
-def java(_: Examined) -> Iterator[Finding]:
+def java(_: CheckTarget) -> Iterator[Finding]:
     """Check the Java that Spark would use: `JAVA_HOME`'s, else the one on the PATH."""
     try:
         found = find_java()
@@ -80,7 +80,7 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stderr.strip().splitlines() or ["no output"])[-1]
 
 
-def packages(_: Examined) -> Iterator[Finding]:
+def packages(_: CheckTarget) -> Iterator[Finding]:
     """Check the packages of this Python, without Java: enough for a machine that only plans, lists
     or schedules."""
     versions = {
@@ -115,7 +115,7 @@ def latest_window(pipeline: Pipeline, now: dt.datetime) -> Window:
     return Window(ticks.before(end), end)
 
 
-def spark_and_source(here: Examined) -> Iterator[Finding]:
+def spark_and_source(here: CheckTarget) -> Iterator[Finding]:
     """Check Spark and the source in the process that would run the job: its Python, its Java, its
     jars, its credentials. Its JVM ends with it."""
     pipeline, limit_seconds = here.of, here.limit_seconds
@@ -262,7 +262,7 @@ def _source(found: Mapping[str, Any], pipeline: Pipeline, window: Window) -> Ite
         )
 
 
-def runs_folder(here: Examined) -> Iterator[Finding]:
+def runs_folder(here: CheckTarget) -> Iterator[Finding]:
     """Check `runs_uri` by writing, reading and removing a small file; the file's time shows how far
     the storage's clock is from this one."""
     uri = resolve_uri(here.config_dir, here.of.runs_uri)
@@ -310,7 +310,7 @@ def _apart(fs: Any, path: str) -> float | None:
     return modified.timestamp() - runtime.time()
 
 
-def airflow(here: Examined) -> Iterator[Finding]:
+def airflow(here: CheckTarget) -> Iterator[Finding]:
     """Check that Airflow's DAG folder holds the pipelines' DAGs, without faults."""
     pipeline = here.pipeline
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
@@ -372,7 +372,7 @@ def airflow(here: Examined) -> Iterator[Finding]:
         )
 
 
-def disks(here: Examined) -> Iterator[Finding]:
+def disks(here: CheckTarget) -> Iterator[Finding]:
     """Check for free space where shipper, Spark and Java write."""
     places = {"cache": cache_folder(), "temporary files": Path(tempfile.gettempdir())}
     if here.pipeline is not None and "://" not in (

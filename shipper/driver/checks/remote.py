@@ -12,10 +12,15 @@ from dataclasses import dataclass, field, replace
 from shipper import runtime
 from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
-from shipper.driver.doctor_machine import latest_window
-from shipper.driver.doctor_runner import Check, CheckList, Examined, skipped
-from shipper.driver.schemas import schema_problem
-from shipper.driver.topic_settings import contradictions
+from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
+from shipper.driver.checks.machine import latest_window
+from shipper.driver.checks.refusals import (
+    check_schemas,
+    contradictions,
+    lacking_partitions,
+    missing,
+    no_transactions,
+)
 from shipper.errors import ClusterError
 from shipper.finding import Finding, fail, ok, warn
 from shipper.kafka import tls
@@ -39,11 +44,10 @@ _TOPICS = 20
 
 
 @dataclass
-class ExaminedCluster(Examined):
+class ClusterTarget(CheckTarget):
     """Checks of one cluster, for one pipeline or for none. Later checks use the results of earlier
     ones."""
 
-    name: str = ""
     _cluster: Cluster | None = None
     _client: ClusterClient | None = None
     _reached: set[tuple[str, int]] = field(default_factory=set)
@@ -60,7 +64,7 @@ class ExaminedCluster(Examined):
         return self._client
 
     def file(self) -> Iterator[Finding]:
-        self._cluster = load_cluster(self.config_dir, self.name)
+        self._cluster = load_cluster(self.config_dir, self.cluster_name)
         if why := refusal(self._cluster):
             yield fail(f"no client can be made with its properties: {why}")
             return
@@ -79,10 +83,8 @@ class ExaminedCluster(Examined):
     def schema_registry(self) -> Iterator[Finding]:
         if self.of.records.avro is None:
             return
-        if problem := schema_problem(self.cluster, self.of):
-            yield fail(problem.message)
-        else:
-            yield ok("it has the schema of `records.avro`, or would take it")
+        check_schemas(self.cluster, self.of)
+        yield ok("it has the schema of `records.avro`, or would take it")
 
     def address(self) -> Iterator[Finding]:
         bad = []
@@ -210,10 +212,7 @@ class ExaminedCluster(Examined):
                 self._grant(right, right.operations),
             )
         if fault.name.startswith("UNKNOWN_TOPIC"):
-            return fail(
-                "the topic does not exist",
-                f"kafka-topics --create --topic {right.name} --partitions …, or correct `routes`",
-            )
+            return next(missing(self.of, [right.name]))
         return fail(str(fault), _NAMED_THERE)
 
     def _limits(self, topic: str, facts: TopicFacts) -> Finding:
@@ -232,7 +231,10 @@ class ExaminedCluster(Examined):
                 f"min.insync.replicas={max(1, facts.replication - 1)}, or more replicas",
             )
         now = runtime.now()
-        found = list(contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now))
+        found = [
+            *lacking_partitions(self.of, {topic: facts}),
+            *contradictions(self.of, topic, facts.limit, latest_window(self.of, now), now),
+        ]
         for each in sorted(found, key=lambda each: each.severity != "fail")[:1]:
             return replace(each, text=f"{says}; {each.text}")
         if facts.limit.max_bytes < longest:
@@ -279,7 +281,7 @@ class ExaminedCluster(Examined):
 
     def _ledger_identity(self) -> tuple[LedgerLog, LedgerIdentity]:
         folder = LedgerFolder(
-            resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.name
+            resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.cluster_name
         )
         ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
         return ledger, LedgerIdentity(ledger, folder, new_ledger=False)
@@ -303,7 +305,7 @@ class ExaminedCluster(Examined):
         return ok(f"{missing}; the first ship may create it")
 
     def transactions(self) -> Iterator[Finding]:
-        prefix = transactional_prefix(self.of.key, self.name)
+        prefix = transactional_prefix(self.of.key, self.cluster_name)
         known = self.client.topics()
         topics = [topic for topic in self.of.needed_topics() if topic in known]
         any_topic = next(iter(topics), self.cluster.ledger_topic(self.of.key))
@@ -346,13 +348,8 @@ class ExaminedCluster(Examined):
     def _idempotence(self, topic: str) -> Iterator[Finding]:
         """Look whether the brokers take the producer that writes the ledger."""
         if not self.cluster.idempotence:
-            if self.of.delivery.guarantee == "exactly_once":
-                yield fail(
-                    "`idempotence: false` in the cluster's file rules out transactions",
-                    "set `delivery.guarantee: at_least_once` in the pipeline",
-                )
-            else:
-                yield ok("not asked for, nor idempotent producers (`idempotence: false`)")
+            unwanted = ok("not asked for, nor idempotent producers (`idempotence: false`)")
+            yield next(no_transactions(self.of, self.cluster), unwanted)
             return
         try:
             self.client.try_idempotence(topic, self.client.answer_seconds(topic))
@@ -432,40 +429,38 @@ def _granted(said: set[str] | KafkaFault | None) -> set[str]:
 _GRANT = "grant what docs/how-to/secure-a-cluster.md lists"
 #: What is asked of each cluster: without a pipeline, as far as its login.
 CHECKS = (
-    Check("file", ExaminedCluster.file, "correct the cluster's file; `shipper validate` checks it"),
+    Check("file", ClusterTarget.file, "correct the cluster's file; `shipper validate` checks it"),
     Check(
         "address",
-        ExaminedCluster.address,
+        ClusterTarget.address,
         after="file",
         remedy="check `bootstrap`, this machine's name servers, routes and firewalls, and that "
         "the brokers are up",
     ),
     Check(
         "TLS",
-        ExaminedCluster.certificate,
+        ClusterTarget.certificate,
         after="address",
         remedy="see the `ssl.…` properties in the cluster's file, and what the brokers show",
     ),
     Check(
-        "login", ExaminedCluster.login, "correct the properties in the cluster's file", after="TLS"
+        "login", ClusterTarget.login, "correct the properties in the cluster's file", after="TLS"
     ),
     Check(
         "brokers",
-        ExaminedCluster.brokers,
+        ClusterTarget.brokers,
         after="login",
         remedy="the brokers advertise these addresses: correct their advertised.listeners, or this "
         "machine's routes",
     ),
-    Check("topics", ExaminedCluster.topics, _GRANT, after="brokers", needs_pipeline=True),
-    Check("ledger", ExaminedCluster.ledger, _GRANT, after="brokers", needs_pipeline=True),
-    Check(
-        "transactions", ExaminedCluster.transactions, _GRANT, after="brokers", needs_pipeline=True
-    ),
-    Check("group", ExaminedCluster.group, _GRANT, after="brokers", needs_pipeline=True),
-    Check("clock", ExaminedCluster.clock, _GRANT, after="brokers", needs_pipeline=True),
+    Check("topics", ClusterTarget.topics, _GRANT, after="brokers", needs_pipeline=True),
+    Check("ledger", ClusterTarget.ledger, _GRANT, after="brokers", needs_pipeline=True),
+    Check("transactions", ClusterTarget.transactions, _GRANT, after="brokers", needs_pipeline=True),
+    Check("group", ClusterTarget.group, _GRANT, after="brokers", needs_pipeline=True),
+    Check("clock", ClusterTarget.clock, _GRANT, after="brokers", needs_pipeline=True),
     Check(
         "schema registry",
-        ExaminedCluster.schema_registry,
+        ClusterTarget.schema_registry,
         after="brokers",
         needs_pipeline=True,
         remedy="correct `schema_registry` in the cluster's file, or `records.avro` of the pipeline",
@@ -473,11 +468,9 @@ CHECKS = (
 )
 
 
-def examined(cluster: str, about: Examined) -> CheckList[ExaminedCluster]:
-    """Return the cluster's checks. ``about``: the machine from which the cluster is asked."""
+def examined(cluster: str, here: CheckTarget) -> ClusterTarget:
+    """Return the cluster with its checks. ``here``: the machine from which the cluster is asked."""
     # A question without an answer must end before its check does, so that the finding has the
     # reason and not only the time-out.
-    limit = 0.8 * about.limit_seconds
-    return CheckList(
-        CHECKS, ExaminedCluster(about.config_dir, about.pipeline, limit, cluster), cluster
-    )
+    limit = 0.8 * here.limit_seconds
+    return ClusterTarget(here.config_dir, here.pipeline, limit, cluster, CHECKS)

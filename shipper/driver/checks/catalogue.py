@@ -1,5 +1,6 @@
-"""Runner of ``shipper doctor``'s checks: each takes a few seconds at most, all run in parallel, and
-none raises.
+"""Checks, and the runner of ``shipper doctor``'s: each takes a few seconds at most, all run in
+parallel, and none raises. The check functions stand beside this module. ``machine`` and ``remote``
+are the doctor's, ``refusals`` those of plan and ship, ``configuration`` those of ``validate``.
 
 A :class:`Check` is a name, a question and a remedy. Its question yields a finding for each thing
 that it looked at. A check behind one that failed is skipped, since it could only fail too.
@@ -8,11 +9,11 @@ that it looked at. A check behind one that failed is skipped, since it could onl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, TypeAlias
 
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
@@ -28,12 +29,13 @@ LIMIT_SECONDS = 10.0
 SKIPPED = "skipped"
 """Code of what could not be examined; the text gives the reason."""
 skipped = partial(ok, code=SKIPPED)
+_Answer: TypeAlias = "runtime.Future[tuple[list[Finding], str]]"
 
 
 @dataclass
-class Examined:
-    """Subject of the examination: this machine; or a cluster, see
-    :class:`shipper.driver.doctor_cluster.ExaminedCluster`."""
+class CheckTarget:
+    """What checks look at: this machine; or a cluster, see
+    :class:`shipper.driver.checks.remote.ClusterTarget`."""
 
     config_dir: Path
     pipeline: Pipeline | None
@@ -41,6 +43,9 @@ class Examined:
     limit_seconds: float = LIMIT_SECONDS
     """Time that a question may take. A check may take a little longer, so that a question that is
     not answered can say so itself."""
+    cluster_name: str = ""
+    """Cluster; empty: this machine."""
+    checks: Sequence[Check] = ()
 
     @property
     def of(self) -> Pipeline:
@@ -49,13 +54,11 @@ class Examined:
         return self.pipeline
 
 
-E = TypeVar("E", bound=Examined)
-
-
 @dataclass(frozen=True)
-class Check(Generic[E]):
+class Check:
     name: str
-    question: Callable[[E], Iterator[Finding]]
+    question: Callable[[Any], Iterator[Finding]]
+    """Called with the target."""
     remedy: str
     """Remedy if the check fails, unless a finding says it more exactly."""
     needs_pipeline: bool = False
@@ -64,72 +67,55 @@ class Check(Generic[E]):
     none."""
 
 
-@dataclass(frozen=True)
-class CheckList(Generic[E]):
-    """Checks of one machine or cluster."""
-
-    checks: Sequence[Check[E]]
-    about: E
-    cluster: str = ""
-    """The cluster; empty: this machine."""
-
-
-class _Answer(NamedTuple):
-    findings: list[Finding]
-    failed: str
-    """Name of what failed, here or before; empty: nothing."""
-
-
-def examine(asked: Sequence[CheckList[Any]], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
+def examine(targets: Iterable[CheckTarget], limit_seconds: float = LIMIT_SECONDS) -> list[Finding]:
     """Return the findings in the order of the checks. Never raises."""
     wanted = [
-        (each, [check for check in each.checks if each.about.pipeline or not check.needs_pipeline])
-        for each in asked
+        (target, [each for each in target.checks if target.pipeline or not each.needs_pipeline])
+        for target in targets
     ]
-    answers: list[runtime.Future[_Answer]] = []
+    answers: list[_Answer] = []
     # A check waits in its thread for the one before it.
     with runtime.ThreadPoolExecutor(
         max(1, sum(len(checks) for _, checks in wanted)), thread_name_prefix="doctor"
     ) as together:
-        for each, checks in wanted:
-            begun: dict[str, runtime.Future[_Answer]] = {}
+        for target, checks in wanted:
+            begun: dict[str, _Answer] = {}
             for check in checks:
                 begun[check.name] = together.submit(
-                    _answer, each, check, begun.get(check.after), limit_seconds
+                    _answer, target, check, begun.get(check.after), limit_seconds
                 )
             answers += begun.values()
-    return [finding for answer in answers for finding in answer.result().findings]
+    return [finding for answer in answers for finding in answer.result()[0]]
 
 
 def _answer(
-    asked: CheckList[E],
-    check: Check[E],
-    before: runtime.Future[_Answer] | None,
-    limit_seconds: float,
-) -> _Answer:
+    target: CheckTarget, check: Check, before: _Answer | None, limit_seconds: float
+) -> tuple[list[Finding], str]:
+    """Return the findings, and the name of what failed, here or before; empty: nothing."""
+
     def full(finding: Finding) -> Finding:
         remedy = finding.remedy or ("" if finding.severity == "ok" else check.remedy)
         subject = finding.subject or check.name
-        return replace(finding, cluster=asked.cluster, subject=subject, remedy=remedy)
+        return replace(finding, cluster=target.cluster_name, subject=subject, remedy=remedy)
 
-    if before is not None and (bad := before.result().failed):
-        return _Answer([full(skipped(f"not checked, because {bad} failed"))], bad)
-    findings = [full(finding) for finding in _ask(check, asked.about, limit_seconds)]
+    if before is not None and (bad := before.result()[1]):
+        return [full(skipped(f"not checked, because {bad} failed"))], bad
+    findings = [full(finding) for finding in _ask(check, target, limit_seconds)]
     bad = next((finding.subject for finding in findings if finding.severity == "fail"), "")
-    return _Answer(findings, bad)
+    return findings, bad
 
 
-def _ask(check: Check[E], about: E, limit_seconds: float) -> list[Finding]:
+def _ask(check: Check, target: CheckTarget, limit_seconds: float) -> list[Finding]:
     """Ask in a thread of its own, which is left behind if it does not end: a name server or a file
     system may never answer."""
     found: list[Finding] = []
 
     def run() -> None:
         try:
-            for finding in check.question(about):
+            for finding in check.question(target):
                 found.append(finding)
         except ShipperError as error:
-            found.append(fail(error.message))
+            found.append(fail(error.message, code=error.code))
         except OSError as error:
             found.append(fail(why_system(error)))
         except Exception as error:
