@@ -41,7 +41,13 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+OFTEN = ("the topic is missing", "a partition is missing", "no record would stay")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[] if case in OFTEN else [pytest.mark.long]) for case in CASES],
+)
 def test_a_plan_refuses_a_cluster_for_these_faults_and_for_no_others(
     tmp_path: Path, kafka: KafkaServer, case: str
 ) -> None:
