@@ -402,8 +402,8 @@ def another_team_starts_when_a_day_is_complete(
 def a_person_opens_a_closed_gate(
     airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
 ) -> None:
-    """If the answer comes within the second, Airflow takes the task for a failed one, and the
-    person is asked again."""
+    """If an answer comes before the scheduler has seen the task's process end, Airflow takes the
+    task for a failed one, and asks again."""
     spark.script(gate_source=["closed"])
     (spark.folder / "calls").unlink(missing_ok=True)
     asks = "gates: {on_closed: ask, answer_within: 1h}\n"
@@ -422,6 +422,7 @@ def a_person_opens_a_closed_gate(
     def ended() -> bool:
         waits = airflow.call("GET", task)["state"] == "awaiting_input"
         if waits and not airflow.call("GET", question)["response_received"]:
+            time.sleep(5)  # as a person does, who has to read
             until_taken(airflow, lambda: airflow.call("PATCH", question, answer))
         return airflow.call("GET", run)["state"] in ("success", "failed")
 
