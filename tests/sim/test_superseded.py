@@ -1,0 +1,41 @@
+"""A ship that another run has taken over meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from shipper import runtime
+from shipper.driver.ship import ClusterShip
+from shipper.report.results import ShipResult
+from tests.sim.course import Course, course
+from tests.sim.ships import TOPICS, Run
+
+
+@course()
+def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(
+    world: Course,
+) -> None:
+    """What the other run sent meanwhile would be in no account."""
+    (cluster,) = world.clusters.values()
+    world.write("app.log", 60)
+    for number in range(len(cluster.topics[TOPICS[1]].partitions)):
+        cluster.lose_leader(TOPICS[1], number, 10.0)
+    first, second = Run("first"), Run("second")
+    next_scan = ClusterShip._next_scan
+
+    def paused(ship: ClusterShip, *arguments: Any) -> Any:
+        for process in first.machine if not second.ended else ():
+            world.world.pause(process, 60.0)
+        return next_scan(ship, *arguments)
+
+    with patch.object(ClusterShip, "_next_scan", paused):
+        begun = [world._begin(first)]
+        while not any(process.paused_until for process in first.machine):
+            runtime.sleep(1.0)
+        begun.append(world._begin(second))
+        world._wait_for(begun)
+    found = [world._context(run).folder.find("ship.one", ShipResult) for run in (first, second)]
+    assert [one.status for one in found if one] == ["failed", "succeeded"]
+    assert sum(one.delivered for one in found if one) == world.found().total() == 60
+    assert (first.code, second.code) == (1, 0)
