@@ -200,12 +200,15 @@ def test_a_disk_that_fills_up_during_a_run_is_the_cause_and_claims_nothing_of_wh
         f"runs_uri: full://{tmp_path}/runs\n"
     )
 
-    def fill_up(*_: object, **__: object) -> int:
-        Full.room = 0
-        return 1
+    class FillsUp:
+        def __init__(self, *_: object, **__: object) -> None:
+            Full.room = 0
+
+        def wait(self) -> int:
+            return 1
 
     Full.room = 1_000_000
-    monkeypatch.setattr("shipper.runner.run_job", fill_up)
+    monkeypatch.setattr("shipper.runner.subprocess.Popen", FillsUp)
     done = shipper("run", "web", "--window", "2026-11-01/2026-11-02", "--config", str(config))
     assert done.returncode == 1
     assert "SHIP-005" in done.stderr
