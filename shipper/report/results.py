@@ -255,7 +255,7 @@ class ShipResult(StepResult, OfCluster):
     """CPU time of the Spark tasks, in core-seconds: their Python processes, and Java's threads that
     read for them."""
     limited_by: Limit | None = None
-    """What held the ship up most: reading (`source`), the processors, the delay of
+    """Thing that held the ship up most: reading (`source`), the processors, the delay of
     acknowledgements, the cluster's `bandwidth`, a `rate_limit`, or a broker's `quota`. None: it was
     too short to tell."""
     task_retries: int = 0

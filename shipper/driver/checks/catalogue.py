@@ -34,7 +34,7 @@ _Answer: TypeAlias = "runtime.Future[tuple[list[Finding], str]]"
 
 @dataclass
 class CheckTarget:
-    """What checks look at: this machine; or a cluster, see
+    """Target of checks: this machine; or a cluster, see
     :class:`shipper.driver.checks.remote.ClusterTarget`."""
 
     config_dir: Path
