@@ -17,9 +17,7 @@ SHIP_ANYWAY, SKIP_FAILED, LEAVE = "Ship all the same", "Skip the failed checks",
 
 def failed_checks(gate: GateResult, pipeline: Pipeline) -> list[str]:
     """Return the checks that close the gate; empty if one of them cannot be skipped."""
-    failed = [
-        check.check for check in gate.checks if check.severity == "block" and not check.passed
-    ]
+    failed = [check.check for check in gate.closing]
     return failed if set(failed) <= set(skippable(pipeline)) else []
 
 
@@ -34,12 +32,6 @@ def question(gate: GateResult, planned: PlanResult) -> str:
     """Return the facts that a person decides by: what failed, and how much is concerned."""
     left = [file for file in planned.files if file.left]
     size = sum(file.size_bytes for file in left)
-    found = [
-        f"- {check.check}: expected {check.expected}, observed {check.observed}"
-        for check in gate.checks
-        if not check.passed
-    ]
+    found = [f"- {check}" for check in gate.checks if not check.passed]
     rows = f"{plural(len(left), 'file')} of {write_size(size)} would be shipped."
-    if gate.scope.startswith("sample"):
-        rows += f" Lines were judged by a {gate.scope}."
-    return "\n".join([*found, "", rows])
+    return "\n".join([*found, "", f"{rows} Judged by: {gate.scope}."])

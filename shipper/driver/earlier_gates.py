@@ -11,6 +11,7 @@ from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
+from shipper.driver.gate import unevaluated
 from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.errors import ShipperError, StepResultError, why_system
 from shipper.ledger.inventory import figures
@@ -97,6 +98,8 @@ class EarlierGates:
         self.may_be_read_later = False
         """True if topics were out of reach, and may be back later."""
         self._are_kept = False
+        self._again: list[CheckResult] = []
+        """Checks of the earlier gates, made again."""
         self._context, self._log, self._shipped = context, log, shipped
         self._client = context.connections(cluster.name).client
         self._files = [file.id for file in planned.files_for(cluster.name)]
@@ -114,10 +117,9 @@ class EarlierGates:
             runs = ", ".join(gate.run_id for gate in gates)
             self.scope = f"; the closed gate of run {runs} was opened, as asked"
             return []
-        results = list[CheckResult]()
         for gate in gates:
             again = self._counted_again(gate, check)
-            results += [
+            self._again += [
                 each.model_copy(update={"check": f"run {gate.run_id}: {each.check}"})
                 for each in again or ()
             ]
@@ -127,7 +129,7 @@ class EarlierGates:
                 if again is None
                 else f"; what run {gate.run_id} sent was counted again, since its gate was closed"
             )
-        return results
+        return self._again
 
     def _counted_again(
         self, gate: ClosedGate, check: ReadBackCheck | None
@@ -160,7 +162,7 @@ class EarlierGates:
         checks, kept = list(self._context.pipeline.gates.delivery), list[CheckResult]()
         if check is None or ship.ends_before is None:
             checks = [each for each in checks if not isinstance(each, ReadBackCheck)]
-            kept = [each for each in gate.failed if each.check.startswith("read_back")]
+            kept = [each for each in gate.failed if each.kind == "read_back"]
         else:
             self.reader.read_back(check, table, gate.ends)
             self.may_be_read_later |= table.read_back_passing
@@ -184,12 +186,7 @@ class EarlierGates:
                 with self._reached():
                     self._folder.forget(self._context.window)
             return
-        failed = [
-            check
-            for check in result.checks
-            if check.severity == "block" and not check.passed and not check.check.startswith("run ")
-        ]
-        if failed:
+        if failed := [check for check in result.closing if check not in self._again]:
             ends = {topic: list(found) for topic, found in (table.ends or {}).items()}
             self._keep(failed, ends or None)
 
@@ -197,15 +194,7 @@ class EarlierGates:
         """Keep a gate that could not compare anything. Never raises, since something else has
         failed."""
         try:
-            self._keep(
-                [
-                    CheckResult(
-                        check="gate", severity="block", passed=False,
-                        expected="figures that agree", observed=why,
-                    )
-                ],
-                None,
-            )  # fmt: skip
+            self._keep([unevaluated("gate", "figures that agree", why)], None)
         except ShipperError:
             return
 

@@ -23,32 +23,14 @@ def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
         passed=False,
         expected=expected,
         observed=f"could not be evaluated, so it blocks: {fault}",
+        evaluated=False,
     )
-
-
-def closed(results: Sequence[CheckResult]) -> list[CheckResult]:
-    """Return the results that close the gate; empty if it is open. A gate without any result is
-    closed."""
-    if not results:
-        return [
-            CheckResult(
-                check="gate",
-                severity="block",
-                passed=False,
-                expected="≥ 1 check",
-                observed="0 checks evaluated",
-            )
-        ]
-    return [result for result in results if not result.passed and result.severity == "block"]
 
 
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     """Return one paragraph on a closed gate. ``what_it_means`` names the gate and its effect on the
     records, such as ``before shipping: no byte was sent``."""
-    named = "; ".join(
-        f"{one.check}: expected {one.expected}, observed {one.observed}"
-        for one in closing[:_MOST_NAMED]
-    )
+    named = "; ".join(map(str, closing[:_MOST_NAMED]))
     more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
     count = "" if len(closing) == 1 else f"{len(closing)} checks failed: "
     # The deciding checks come first: a single shown line is the beginning of this text.
@@ -61,9 +43,11 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
 
 def close_if_needed(result: G, what_it_means: str, *, looked: bool = True) -> G:
     """Return the result of a gate with its verdict: failed, in words, if a check closes the gate.
+    A gate without any check is closed.
     ``looked``: False if something was out of reach that may be back later; then another look may
     help, else what the gate looked at will not have changed."""
-    if closing := closed(result.checks):
+    none = unevaluated("gate", "≥ 1 check", "there is none")
+    if closing := result.closing if result.checks else [none]:
         message = closed_message(closing, what_it_means)
         result.error = with_code(message, GATE_CLOSED[result.step])
         result.status, result.final = "failed", looked

@@ -31,17 +31,9 @@ def gate_source(context: RunContext, started_at: dt.datetime) -> GateResult:
     )
     if own.status == "failed":
         return result
-    broken = next(
-        (
-            f"{c.check}: expected {c.expected}, observed {c.observed}"
-            for c in result.checks
-            if c.severity == "block" and not c.passed
-        ),
-        result.error,
-    )
     own.late_held_back = (
-        f"with the late files the source gate would be closed ({broken}); repair them and run "
-        "their window"
+        "with the late files the source gate would be closed "
+        f"({next(iter(result.closing), result.error)}); repair them and run their window"
     )
     return own
 

@@ -88,6 +88,6 @@ def without_pictures(ship: ShipResult) -> ShipResult:
     """Return the result without what only people look at."""
     return ship.model_copy(
         update={
-            "timeline": [], "lane_timeline": [], "lane_accounts": [], "notes": [], "phases": {},
+            "timeline": [], "lane_timeline": [], "lane_accounts": [], "findings": [], "phases": {},
         }
     )  # fmt: skip

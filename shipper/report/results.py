@@ -28,6 +28,21 @@ class CheckResult(Result):
     observed: str
     history: list[float] = []
     """Figures of earlier runs, oldest first, for a check that compares with them."""
+    evaluated: bool = True
+    """False if nobody knows whether it holds: then it blocks."""
+
+    @property
+    def kind(self) -> str:
+        """Name without the subject."""
+        return self.check.partition("(")[0]
+
+    @property
+    def blocks(self) -> bool:
+        """True if it closes its gate."""
+        return self.severity == "block" and not self.passed
+
+    def __str__(self) -> str:
+        return f"{self.check}: expected {self.expected}, observed {self.observed}"
 
 
 class GateResult(StepResult):
@@ -42,6 +57,11 @@ class GateResult(StepResult):
     hold; the window's own files are right."""
     scans: int = 0
     """Number of times that Great Expectations had the content read."""
+
+    @property
+    def closing(self) -> list[CheckResult]:
+        """Checks that close it."""
+        return [check for check in self.checks if check.blocks]
 
 
 def apply_gate(plan: PlanResult, gate: GateResult) -> PlanResult:

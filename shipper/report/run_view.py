@@ -403,9 +403,7 @@ def _doubts(report: RunReport, clusters: Sequence[ClusterView]) -> Iterator[Find
     if any(one.delivered for one in clusters) and report.gate_source is None:
         yield warn("The source gate left no result.", _COUNT_ANEW, "no-result")
     for _, gate in gates(report):
-        if broken := [
-            one.check for one in gate.checks if one.severity == "block" and not one.passed
-        ]:
+        if broken := [one.check for one in gate.closing]:
             text = f"{_kind(gate)}: {words(broken)} failed, and yet the gate let the run pass."
             yield warn(text, _COUNT_ANEW, "let-pass", gate.cluster or "")
 
@@ -480,10 +478,7 @@ def _warnings(report: RunReport, clusters: Sequence[ClusterView]) -> Iterator[Fi
     for _, gate in gates(report):
         for check in gate.checks:
             if check.severity == "warn" and not check.passed:
-                text = (
-                    f"{_kind(gate)}: {check.check}: expected {check.expected}, observed "
-                    f"{check.observed}"
-                )
+                text = f"{_kind(gate)}: {check}"
                 yield warn(text, code="check", cluster=gate.cluster or "", subject=check.check)
     for one in clusters:
         if aside := sum(one.quarantined.values()):

@@ -368,9 +368,7 @@ def source_closed(source: GateResult | None) -> bool | None:
     evaluated."""
     if source is None or (source.status == "failed" and not source.checks):
         return None
-    return source.status == "failed" and any(
-        check.severity == "block" and not check.passed for check in source.checks
-    )
+    return source.status == "failed" and bool(source.closing)
 
 
 def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:

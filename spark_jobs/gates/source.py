@@ -75,19 +75,10 @@ def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> list[CheckR
         wrong = {
             str(index): one.at_fault
             for index, one in members.items()
-            if one.at_fault and _is_judged_wrong(looked[index], results[index])
+            if one.at_fault and results[index].evaluated and not results[index].passed
         }
         _say_where(scope, wrong, results, view)
     return results
-
-
-def _is_judged_wrong(check: Unjudged, result: CheckResult) -> bool:
-    """Return True if the check was judged and failed, not if it could not be evaluated."""
-    return (
-        not result.passed
-        and isinstance(check.observed, CheckFigures)
-        and result.observed == check.observed.words
-    )
 
 
 def _say_where(

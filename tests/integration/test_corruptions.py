@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from shipper.driver.gate import closed
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from tests.integration.source_world import END, Logs, spark_session
+from tests.samples.results import closed
 
 pytestmark = pytest.mark.spark
 

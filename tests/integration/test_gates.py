@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import regex_groups
-from shipper.driver.gate import closed
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import CheckResult
 from spark_jobs.frame import is_parsed, with_parsed
 from tests.integration.source_world import Logs
+from tests.samples.results import closed
 
 pytestmark = pytest.mark.spark
 

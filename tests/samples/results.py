@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Any
 
+from shipper.report.results import CheckResult
 from shipper.windows.window import Window
 
 NOON = Window(*(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (12, 13)))
@@ -25,3 +27,8 @@ def common(
         "started_at": at or window.end,
         "finished_at": at or window.end,
     }
+
+
+def closed(checks: Iterable[CheckResult]) -> list[CheckResult]:
+    """Return the checks that close their gate."""
+    return [check for check in checks if check.blocks]

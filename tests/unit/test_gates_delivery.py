@@ -4,12 +4,12 @@ import time
 import pytest
 
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
-from shipper.driver.gate import closed
 from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.ledger.inventory import LedgerFigures
 from shipper.report.plan_result import RecreatedTopic
 from shipper.report.results import ShipResult
 from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, CountRow, CountTable
+from tests.samples.results import closed
 from tests.waiting import slowness
 
 SUM = SumClosesCheck(check="sum_closes")

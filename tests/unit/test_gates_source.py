@@ -7,10 +7,10 @@ from pydantic import TypeAdapter
 from pyspark.errors import AnalysisException
 
 from shipper.config.content_checks import SourceCheck
-from shipper.driver.gate import closed
 from shipper.errors import SourceError
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import PastRun
+from tests.samples.results import closed
 
 END = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)

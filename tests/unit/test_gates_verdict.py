@@ -1,4 +1,4 @@
-from shipper.driver.gate import close_if_needed, closed, closed_message
+from shipper.driver.gate import close_if_needed, closed_message
 from shipper.report.results import CheckResult, GateResult
 from tests.samples.results import common
 
@@ -16,13 +16,13 @@ def test_only_a_failed_check_that_blocks_closes_the_gate():
         result("c"),
         result("d", passed=True, severity="warn"),
     ]
-    assert [one.check for one in closed(results)] == ["c"]
-    assert closed(results[:2]) == []
+    gate = GateResult(step="gate_source", **common(), checks=results)
+    assert [one.check for one in gate.closing] == ["c"]
 
 
-def test_a_gate_without_a_result_is_closed():
-    (closing,) = closed([])
-    assert closing.observed == "0 checks evaluated"
+def test_a_gate_without_a_check_is_closed():
+    verdict = close_if_needed(GateResult(step="gate_source", **common()), "x")
+    assert verdict.status == "failed"
 
 
 def test_a_closed_gate_is_asked_again_only_if_something_was_out_of_reach():
