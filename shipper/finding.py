@@ -7,10 +7,13 @@ once, where the fact is known, and no code reads them.
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from shipper.errors import ShipperError
 
 Severity = Literal["ok", "warn", "fail"]
 
@@ -30,6 +33,8 @@ class Finding:
     """Cluster that it is about; empty: all, or none."""
     subject: str = ""
     """Object that it is about, such as a topic, a file, a check or a step."""
+    passing: bool = False
+    """True if a fault may be over when it is tried again, unchanged."""
 
     @property
     def full(self) -> str:
@@ -46,3 +51,7 @@ def sentence(text: str) -> str:
 
 
 ok, warn, fail = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "fail")
+
+
+def of_error(error: ShipperError, cluster: str = "") -> Finding:
+    return fail(error.message, code=error.code, cluster=cluster, passing=error.retriable)

@@ -16,7 +16,7 @@ from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import LIMIT_SECONDS, SKIPPED, CheckTarget, examine
 from shipper.driver.checks.remote import examined
 from shipper.errors import ShipperError
-from shipper.finding import Finding, fail, ok
+from shipper.finding import Finding, fail, of_error, ok
 from shipper.report.markup import plural
 
 app = new_app("doctor")
@@ -87,7 +87,7 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
                     )
                 )
     except ShipperError as error:
-        first.append(fail(error.message, "`shipper validate` shows all faults"))
+        first.append(replace(of_error(error), remedy="`shipper validate` shows all faults"))
     here = CheckTarget(config, pipeline, limit_seconds)
     asked = [
         replace(here, limit_seconds=0.95 * limit_seconds, checks=machine.CHECKS),

@@ -15,10 +15,10 @@ from shipper.config.rules import original
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.checks.refusals import (
     absent_topics,
-    check_schemas,
     contradictions,
     missing,
     refusal,
+    refused_schemas,
 )
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
@@ -41,7 +41,7 @@ from shipper.driver.recreated import judge, notes, refuse_late
 from shipper.driver.timelines import last_commits
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ClusterRefuses, ShipperError, SourceError
-from shipper.finding import Finding, fail, warn
+from shipper.finding import Finding, of_error, warn
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
@@ -348,10 +348,10 @@ def _ask_clusters(
             )
             cluster.findings.append(warn(text, code="unread", cluster=cluster.cluster))
     _note_missing(context, result, asked)
-    problems = [cluster.problem.text for cluster in result.clusters if cluster.problem]
+    problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
-        result.status, result.error = "failed", " ".join(problems)
-        result.final = all(cluster.is_final for cluster in asked)
+        result.status, result.error = "failed", " ".join(one.text for one in problems)
+        result.final = not any(one.passing for one in problems)
 
 
 def _refuse_shared_ledgers(asked: Sequence[AskedCluster]) -> None:
@@ -524,8 +524,6 @@ class AskedCluster:
         None: nobody could ask the cluster."""
         self.ledger_place = "", ""
         """Id of the Kafka cluster and the ledger's topic there; empty while nobody knows."""
-        self.is_final = False
-        """True if a problem was found that waiting does not change."""
         try:
             self.decided = self._ask()
         except ShipperError as error:
@@ -533,9 +531,7 @@ class AskedCluster:
 
     def _note_problem(self, error: ShipperError) -> None:
         if not self._found.problem:
-            found = fail(error.message, code=error.code, cluster=self.name)
-            self._found.findings.append(found)
-            self.is_final = not error.retriable
+            self._found.findings.append(of_error(error, self.name))
 
     def _ask(self) -> Decisions:
         context, pipeline = self._context, self._context.pipeline
@@ -702,10 +698,7 @@ class AskedCluster:
             found.looks_back_to = self._back.looks_back_to(self.name)
             found.committed = self._committed_before(self._back, set(left.complete))
         if wanted and not found.problem:
-            try:
-                check_schemas(context.clusters[self.name], pipeline)
-            except ShipperError as error:
-                self._note_problem(error)
+            found.findings += refused_schemas(context.clusters[self.name], pipeline)
         if wanted:
             self._compare_topics()
         if wanted and not found.problem and self._connections:

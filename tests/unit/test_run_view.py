@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from shipper.error_codes import GATE_CLOSED, code_of, with_code
 from shipper.finding import warn
 from shipper.report.message import LONGEST, one_sentence, summary
+from shipper.report.page import render
 from shipper.report.plan_result import LeftOut
 from shipper.report.results import RunReport
 from shipper.report.run_view import RunView, run_view
@@ -122,6 +124,8 @@ def test_what_is_found_of_one_cluster_colours_that_cluster_alone(what: str) -> N
     shown = run_view(report)
     assert (shown.state, [one.state for one in shown.clusters]) == ("doubt", ["doubt", "shipped"])
     assert {found.cluster for found in shown.doubts} == {"near"}
+    on_page = re.findall(r'<span aria-hidden="true" class="(\w+)">.</span> (\w+):', render(report))
+    assert on_page == [("warn", "near"), ("good", "far")]
 
 
 @pytest.mark.parametrize("sample", samples.SAMPLES, ids=lambda sample: sample.__name__)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.errors import ShipperError, why_system
-from shipper.finding import Finding, fail, ok
+from shipper.finding import Finding, fail, of_error, ok
 
 log = logging.getLogger("shipper.doctor")
 
@@ -115,7 +115,7 @@ def _ask(check: Check, target: CheckTarget, limit_seconds: float) -> list[Findin
             for finding in check.question(target):
                 found.append(finding)
         except ShipperError as error:
-            found.append(fail(error.message, code=error.code))
+            found.append(of_error(error))
         except OSError as error:
             found.append(fail(why_system(error)))
         except Exception as error:

@@ -15,11 +15,11 @@ from shipper.config.cluster import Cluster
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.driver.checks.machine import latest_window
 from shipper.driver.checks.refusals import (
-    check_schemas,
     contradictions,
     lacking_partitions,
     missing,
     no_transactions,
+    refused_schemas,
 )
 from shipper.errors import ClusterError
 from shipper.finding import Finding, fail, ok, warn
@@ -83,8 +83,8 @@ class ClusterTarget(CheckTarget):
     def schema_registry(self) -> Iterator[Finding]:
         if self.of.records.avro is None:
             return
-        check_schemas(self.cluster, self.of)
-        yield ok("it has the schema of `records.avro`, or would take it")
+        right = ok("it has the schema of `records.avro`, or would take it")
+        yield next(refused_schemas(self.cluster, self.of), right)
 
     def address(self) -> Iterator[Finding]:
         bad = []
