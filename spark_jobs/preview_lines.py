@@ -80,8 +80,8 @@ def _previewed(
         found.why = TOO_LARGE
     elif decided is not None:
         found.why = reasons(pipeline)[decided - len(dropped)]
-        if found.why in (UNPARSEABLE, UNENCODABLE) and WHY in has and row[WHY] is not None:
-            found.why += f": {row[WHY]}"
+        if found.why in (UNPARSEABLE, UNENCODABLE) and WHY in has:
+            found.fault = row[WHY]
     elif found.topic is None:
         found.why = UNROUTABLE
     if value is not None:

@@ -147,9 +147,7 @@ def _show(result: PreviewResult) -> None:
         _show_line(line)
     for note in result.notes:
         err.say(note, "yellow")
-    counts = Counter(
-        (line.outcome, (line.why or line.topic or "").partition(": ")[0]) for line in result.lines
-    )
+    counts = Counter((line.outcome, line.why or line.topic) for line in result.lines)
     said = [
         f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"
         for (outcome, what), count in sorted(counts.items())
@@ -163,7 +161,9 @@ def _show(result: PreviewResult) -> None:
 
 def _show_line(line: PreviewedLine) -> None:
     """Print a paragraph for a line, one part of the record on each row."""
-    becomes = f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why}"
+    becomes = (
+        f"→ {line.topic}" if line.outcome == "shipped" else f"{line.outcome}: {line.why_in_full}"
+    )
     if line.outcome == "quarantined":
         becomes += f" → {line.topic}"
     where = f"{line.file.rpartition('/')[2]}:{line.record}"

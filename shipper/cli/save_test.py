@@ -18,7 +18,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarStri
 from shipper.cli.samples import SampleContent, read_samples
 from shipper.config.cases import cases_path, load_cases
 from shipper.config.pipeline import Pipeline
-from shipper.config.record_mapping import TOO_LARGE, UNENCODABLE
+from shipper.config.record_mapping import TOO_LARGE
 from shipper.config.rules import resolve_uri
 from shipper.config.yaml_file import LARGEST_BYTES, LONGEST_TEXT
 from shipper.errors import UsageError
@@ -158,10 +158,7 @@ def _free_name(name: str, taken: dict[str, SampleContent]) -> str:
 def _expectation(pipeline: Pipeline, line: PreviewedLine) -> dict[str, Any]:
     """Return the keys and values of the entry for ``line``."""
     if line.outcome != "shipped":
-        why = str(line.why)
-        found: dict[str, Any] = {
-            line.outcome: UNENCODABLE if why.startswith(f"{UNENCODABLE}: ") else why
-        }
+        found: dict[str, Any] = {line.outcome: line.why}
         if line.outcome == "quarantined" and line.value is not None:
             found["value"] = line.value
     else:

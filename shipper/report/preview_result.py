@@ -21,12 +21,18 @@ class PreviewedLine(Result):
     """`fails`: it cannot be shipped, and there is no `quarantine`."""
     why: str | None = None
     """The rule or the reason."""
+    fault: str | None = None
+    """What is wrong with the record, if more than the reason is known."""
     topic: str | None = None
     """Topic; None: it goes to no topic."""
     value: str | None = None
     key: str | None = None
     headers: dict[str, str] = {}
     timestamp_ms: int | None = None
+
+    @property
+    def why_in_full(self) -> str | None:
+        return f"{self.why}: {self.fault}" if self.fault else self.why
 
 
 class PreviewResult(StepResult):

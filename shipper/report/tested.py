@@ -100,8 +100,8 @@ def _fields(
     if want is None or line is None:
         yield "record", _outcome(want) if want else None, _outcome(line) if line else None
         return
-    same_reason = want.why is None or (line.why or "").partition(": ")[0] == want.why
-    if want.outcome != line.outcome or not (same_reason or line.why == want.why):
+    # A case may name the fault, too.
+    if want.outcome != line.outcome or want.why not in (None, line.why, line.why_in_full):
         yield "outcome", _outcome(want), _outcome(line)
         return
     time = None if line.timestamp_ms is None else moment(line.timestamp_ms)
@@ -132,7 +132,8 @@ def _outcome(record: Expectation | PreviewedLine) -> str:
     """Return the outcome in words: ``shipped to logs.web``, ``dropped: health_checks``."""
     if record.outcome == "shipped":
         return f"shipped to {record.topic}" if record.topic else "shipped"
-    return f"{record.outcome}: {record.why}"
+    why = record.why if isinstance(record, Expectation) else record.why_in_full
+    return f"{record.outcome}: {why}"
 
 
 def _headers(headers: dict[str, str]) -> str:

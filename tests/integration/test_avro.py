@@ -434,10 +434,10 @@ def test_rows_arrive_as_avro_and_what_does_not_fit_is_in_quarantine_as_json(worl
     world.write_log("b.parquet", path.read_bytes())
     done = world.shipper("preview", world.name, "--window", WINDOW, "--json", "-n", "9")
     shown = [line for line in json.loads(done.stdout)["lines"] if "b.parquet" in line["file"]]
-    assert [line["why"] for line in shown] == [
-        None,
-        "unencodable: a field that the schema does not have",
-        "unroutable" if named else None,
+    assert [(line["why"], line["fault"]) for line in shown] == [
+        (None, None),
+        ("unencodable", "a field that the schema does not have"),
+        ("unroutable" if named else None, None),
     ]
     assert world.run()["delivered"] == (1 if named else 2)
     bad = {

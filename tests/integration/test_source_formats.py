@@ -209,7 +209,8 @@ def test_a_line_that_fails_a_ship_is_told_with_what_is_wrong_in_it(world, name):
     assert why in report.error
     assert "records.parse.json" not in report.error
     done = world.shipper("preview", world.name, "--window", WINDOW, "--json")
-    assert json.loads(done.stdout)["lines"][1]["why"] == f"unparseable: {why}"
+    shown = json.loads(done.stdout)["lines"][1]
+    assert (shown["why"], shown["fault"]) == ("unparseable", why)
     world.write_pipeline(source=source("jsonl"), records={"parse": None})  # as the message advises
     assert world.run()["delivered"] == 2
 

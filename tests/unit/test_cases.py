@@ -176,7 +176,7 @@ def fields(config: Path, expect: dict[str, Any], found: PreviewedLine) -> list[t
             line(outcome="fails", why="unparseable"),
             [("outcome", "fails: too_large", "fails: unparseable")],
         ),
-        ({"fails": "unencodable"}, line(outcome="fails", why="unencodable: field a"), []),
+        ({"fails": "unencodable"}, line(outcome="fails", why="unencodable", fault="field a"), []),
     ],
 )
 def test_only_what_is_written_is_compared(
