@@ -145,8 +145,8 @@ def _say_saved(pipeline: str, saved: SavedTest) -> None:
 def _show(result: PreviewResult) -> None:
     for line in result.lines:
         _show_line(line)
-    for note in result.notes:
-        err.say(note, "yellow")
+    for found in result.findings:
+        err.say(found.full, "yellow")
     counts = Counter((line.outcome, line.why or line.topic) for line in result.lines)
     said = [
         f"{count} to {what}" if outcome == "shipped" else f"{count} {outcome} ({what})"

@@ -50,8 +50,8 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     )
     if result.left_out:
         out.say(result.left_out_in_words())
-        for one in sorted(result.left_out, key=lambda one: not one.warns)[:_SHOWN]:
-            out.say(f"  {one.entries()}: {one.reason}", "yellow" if one.warns else None)
+        for one in result.left_out_by_weight()[:_SHOWN]:
+            out.say(f"  {one}", "yellow" if one.warns else None)
     if result.looked_back:
         back = result.looked_back
         out.say(

@@ -454,10 +454,8 @@ def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
     pipeline = context.pipeline
     if not result.files and pipeline.source.when_empty == "fail":
-        left = sorted(result.left_out, key=lambda one: not one.warns)
-        left_out = (
-            f"; {result.left_out_in_words()}: {left[0].entries()}: {left[0].reason}" if left else ""
-        )
+        left = result.left_out_by_weight()
+        left_out = f"; {result.left_out_in_words()}: {left[0]}" if left else ""
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         where = "" if left else _why_nothing_lies_there(context, paths)
         remedies = [f"{REASONS[one.code].remedy}." for one in left]

@@ -10,6 +10,7 @@ from itertools import chain
 
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import FilePiece, piece_at
+from shipper.finding import warn
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview_result import PreviewResult
 from shipper.runner import PLAN, PREVIEW
@@ -27,9 +28,13 @@ def preview(context: RunContext, cluster: str | None, started_at: dt.datetime) -
     with context.phases("reading"):
         chosen = list(heads(readable, context.request.lines or 1))
         result.lines = list(chain.from_iterable(context.engine.preview(chosen, cluster).values()))
-    result.notes = [f"{file.path}: {file.problem}" for file in plan.files if file.problem]
+    result.findings = [
+        warn(f"{file.path}: {file.problem}", subject=file.path)
+        for file in plan.files
+        if file.problem
+    ]
     if not result.lines:
-        result.notes.append("These files have no line.")
+        result.findings.append(warn("these files have no line"))
     return result
 
 

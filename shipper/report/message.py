@@ -46,10 +46,7 @@ def details(result: StepResult) -> list[str]:
     of each topic, each failed check. They come before the step's own line."""
     lines, what = list[str](), ""
     if isinstance(result, PlanResult):
-        lines = [
-            f"left out: {file.entries()}: {file.reason}"
-            for file in sorted(result.left_out, key=lambda file: not file.warns)
-        ]
+        lines = [f"left out: {one}" for one in result.left_out_by_weight()]
         what = "entries"
     elif isinstance(result, ShipResult):
         lines = [_topic(topic) for topic in result.topics if topic.delivered or topic.parked]

@@ -140,9 +140,10 @@ class LeftOut(Result):
     """Size in bytes; None: it was being written, so it will have another size."""
     modified_ms: int = 0
 
-    def entries(self) -> str:
-        """Return ``/logs/a.log``, or ``/logs/a.log and 3 more``."""
-        return f"{self.path} and {self.count - 1:,} more" if self.count > 1 else self.path
+    def __str__(self) -> str:
+        """Return ``/logs/a.log and 3 more: still being written``."""
+        more = f" and {self.count - 1:,} more" if self.count > 1 else ""
+        return f"{self.path}{more}: {self.reason}"
 
 
 class LookedBack(Result):
@@ -354,10 +355,14 @@ class PlanResult(StepResult):
         once."""
         return [file for file, over in invalidated.items() if self.asker in over.asked_by]
 
+    def left_out_by_weight(self) -> list[LeftOut]:
+        """Return what was left out; first what needs attention."""
+        return sorted(self.left_out, key=lambda one: not one.warns)
+
     def left_out_in_words(self) -> str:
         """Return ``2 entries left out (1 unsettled, 1 hidden)``; empty if there are none."""
         counts = Counter[str]()
-        for one in sorted(self.left_out, key=lambda one: not one.warns):
+        for one in self.left_out_by_weight():
             counts[one.code or "late"] += one.count
         total = sum(counts.values())
         each = ", ".join(f"{count:,} {code}" for code, count in counts.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from shipper.finding import Finding
 from shipper.report.run_folder import Result, StepResult
 
 
@@ -40,7 +41,7 @@ class PreviewResult(StepResult):
     files: int = 0
     """Number of the window's files; lines of a few of them are shown."""
     lines: list[PreviewedLine] = []
-    notes: list[str] = []
+    findings: list[Finding] = []
 
 
 class SampleToRead(Result):

@@ -441,7 +441,7 @@ def _missing(report: RunReport, clusters: Sequence[ClusterView]) -> Iterator[Fin
 def _left_out(left: Sequence[LeftOut], cluster: str) -> Finding:
     count = sum(one.count for one in left)
     entry = "1 entry is" if count == 1 else f"{number(count)} entries are"
-    named = "; ".join(f"{one.entries()}: {one.reason}" for one in left[:_MOST_REASONS])
+    named = "; ".join(map(str, left[:_MOST_REASONS]))
     text = f"{entry} left out: {named}{'; …' if left[_MOST_REASONS:] else ''}."
     return warn(text, _LEFT_OUT, "left-out", cluster)
 

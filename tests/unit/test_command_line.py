@@ -262,8 +262,7 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
     unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
     plan = PlanResult(**TIMES, source="/logs", left_out=[unwanted, waits, links])
     for line, row in zip(details(plan), (waits, links, unwanted), strict=True):
-        assert row.entries() in line
-        assert row.reason in line
+        assert str(row) in line
     run = RunReport(**TIMES, plan=plan)
     assert run_view(run).event == "warning"
     for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
@@ -271,8 +270,7 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
         said = " ".join(capsys.readouterr().err.split())
         assert "WARNING" in said
         for row in (waits, links):
-            assert row.entries() in said
-            assert row.reason in said
+            assert str(row) in said
         assert unwanted.path not in said
     show_cause(
         RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])),
