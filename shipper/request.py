@@ -117,6 +117,10 @@ class RunRequest(Model):
     def _one_line(cls, reason: str | None) -> str | None:
         return reason and " ".join(reason.split())
 
+    def is_for(self, cluster: str) -> bool:
+        """True if the run is to ship to the cluster, of those that the pipeline has."""
+        return not self.clusters or cluster in self.clusters
+
     def results_uri(self, of_pipeline: str) -> str:
         """Return where the run's results go. ``of_pipeline``: its `runs_uri`, resolved."""
         own = f"{of_pipeline.rstrip('/')}/{DRY_RUNS}" if self.plan_only else of_pipeline
@@ -206,7 +210,7 @@ def apply_request(whole: Pipeline, request: RunRequest) -> tuple[Pipeline, RunRe
     out; ``whole`` is the pipeline of its file. What a file becomes is the same: the transform's
     digest does not change."""
     delivery, gates = whole.delivery, whole.gates
-    others = tuple(n for n in whole.clusters if request.clusters and n not in request.clusters)
+    others = tuple(name for name in whole.clusters if not request.is_for(name))
     targets = {name: whole.targets[name] for name in whole.clusters if name not in others}
     if request.rate_limit is not None:
         most = parse_rate(request.rate_limit)

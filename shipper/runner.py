@@ -33,7 +33,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.runner_options import Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members
-from shipper.request import RunRequest, apply_request
+from shipper.request import RunRequest
 from shipper.s3a import s3a_jars
 from shipper.stopping import Stopped, child_environment
 
@@ -70,8 +70,8 @@ def step_names(clusters: Sequence[str]) -> list[str]:
 
 def steps_of(pipeline: Pipeline, request: RunRequest) -> tuple[str, ...]:
     """Return the steps of a run of the whole pipeline with this request, in order."""
-    shipped, _ = apply_request(pipeline, request)
-    return (PLAN, REPORT) if request.plan_only else tuple(step_names(shipped.clusters))
+    every = step_names(list(pipeline.clusters))
+    return tuple(step for step in every if why_skipped(step, request) is None)
 
 
 def why_skipped(step: str, request: RunRequest) -> str | None:
@@ -81,7 +81,7 @@ def why_skipped(step: str, request: RunRequest) -> str | None:
         return None
     if request.plan_only:
         return "a dry run was asked for (`plan_only`): the run plans and reports, and sends nothing"
-    if cluster and request.clusters and cluster not in request.clusters:
+    if cluster and not request.is_for(cluster):
         return (
             f"this run ships only to {', '.join(request.clusters)} (`clusters`): {cluster} gets "
             "nothing from it"

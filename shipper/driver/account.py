@@ -134,11 +134,7 @@ class ReceiptAccount:
 def limit_of(result: ShipResult, receipts: Sequence[Receipt], bandwidth: float) -> Limit | None:
     """Return what held the ship up most; None: it was too short to tell. ``bandwidth``: of the
     cluster's link, in bytes per second."""
-    at_work = sum(
-        each.last_at - each.first_at
-        for each in receipts
-        if each.first_at is not None and each.last_at is not None
-    )
+    at_work = sum(each.seconds for each in receipts)
     if result.ship_seconds < _TOLD_SECONDS or not at_work:
         return None
     rate = result.wire_bytes / result.ship_seconds

@@ -15,8 +15,10 @@ from shipper.driver.checks.refusals import (
     no_transactions,
     refusal,
 )
-from shipper.kafka.admin import TopicFacts
+from shipper.errors import ClusterError
+from shipper.kafka.admin import NO_TRANSACTIONS, TopicFacts
 from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit
 from shipper.kafka.producer import LaneSettings
 from shipper.ledger.writing import lane_settings
@@ -151,9 +153,17 @@ def is_transactional(
     client: ClusterClient, cluster: Cluster, pipeline: Pipeline, topic: str
 ) -> bool:
     """Return True if the pipeline ships exactly once to the cluster. ``topic``: any existing topic.
-    Raises ClusterError."""
+    Raises ClusterError, also while this cannot be decided."""
     guarantee = pipeline.delivery.guarantee
-    if guarantee == "prefer_exactly_once" and cluster.idempotence:
-        probe = f"{original(pipeline.key)}.{cluster.name}.preflight"
-        return client.has_transactions(topic, probe, list(pipeline.needed_topics()))
-    return guarantee == "exactly_once"
+    if guarantee != "prefer_exactly_once" or not cluster.idempotence:
+        return guarantee == "exactly_once"
+    probe = f"{original(pipeline.key)}.{cluster.name}.preflight"
+    try:
+        client.try_transactions(topic, probe, list(pipeline.needed_topics()))
+    except KafkaFault as fault:
+        if fault.name in NO_TRANSACTIONS:
+            return False
+        raise ClusterError(
+            f"cluster {cluster.name}: cannot tell whether it has transactions: {fault}"
+        ) from fault
+    return True

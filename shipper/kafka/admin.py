@@ -412,29 +412,12 @@ class ClusterAdmin(ClientOwner):
             raise self._refused(f"{what}: ") or ClusterError(f"cluster {self._name}: {what}: {why}")
         return found.ids
 
-    def has_transactions(
-        self, topic: str, transactional_id: str, topics: Sequence[str] = ()
-    ) -> bool:
-        """Return True if a transactional producer can be initialised, and ``topics`` take its
-        records. ``topic``: any that exists; ``transactional_id``: one that nobody else has. Raises
-        ClusterError when this cannot be decided right now, as while the coordinator does not
-        answer."""
-        try:
-            self.try_transactions(topic, transactional_id, topics)
-        except KafkaFault as fault:
-            if fault.name in NO_TRANSACTIONS:
-                log.info("no transactions: %s", fault)
-                return False
-            raise ClusterError(
-                f"cluster {self._name}: cannot tell whether it has transactions: {fault}"
-            ) from fault
-        return True
-
     def try_transactions(
         self, topic: str, transactional_id: str, topics: Sequence[str] = ()
     ) -> None:
-        """Initialise a transactional producer, and add ``topics`` to a transaction that is aborted;
-        arguments as for :meth:`has_transactions`. Raises KafkaFault."""
+        """Initialise a transactional producer, and add ``topics`` to a transaction that is aborted.
+        ``topic``: any that exists; ``transactional_id``: one that nobody else has. Raises
+        KafkaFault, of :data:`NO_TRANSACTIONS` if they are not to be had."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         ends = runtime.monotonic() + self._timeout
         fence(probe, transactional_id, topic, lambda: ends)

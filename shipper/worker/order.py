@@ -143,8 +143,6 @@ class ShipOrder:
     quarantine: QuarantineOrder | None = None
     """Settings of the quarantine; None: a record that cannot be shipped fails the ship."""
     tasks: int = 1
-    in_order: bool = False
-    """Records of a file keep their order in a partition."""
     doubtful_bytes: float = 0.0
     """Bytes of chunks at the beginning of a task, in the order of reading, that may be there though
     the ledger does not know: without transactions, after a run that did not end."""

@@ -142,6 +142,11 @@ class Receipt:
     error_kind: str | None = None
     """Class name in shipper.errors."""
 
+    @property
+    def seconds(self) -> float:
+        """Seconds from its begin to the last commit."""
+        return (self.last_at or 0.0) - (self.first_at or 0.0) if self.last_at else 0.0
+
     def split(self, split: int) -> SplitReceipt:
         return self.splits.setdefault(split, SplitReceipt())
 

@@ -204,7 +204,9 @@ class _SliceShipment:
         self._receipt, self._at_commit = receipt, at_commit
         self._split = split = order.splits[part.split]
         self._mine = receipt.split(part.split)
-        self._sequence = zlib.crc32(split.id.file.path.encode()) if order.in_order else None
+        self._sequence = (
+            zlib.crc32(split.id.file.path.encode()) if order.lane_options.in_order else None
+        )
         self._ends = False
         self._read: int | None = None
         """Bytes of the file that the split accounts for, if it ends with the slice."""
@@ -559,7 +561,7 @@ class _SliceShipment:
             f"topic {topic})",
             sequence=self._sequence,
             sticky_partition=self._there.sticky_partition(self._split.id, topic)
-            if self._order.in_order
+            if self._order.lane_options.in_order
             else None,
             split=self._part.split,
             entry=entry,

@@ -254,7 +254,6 @@ class TaskLanes:
             order.lane_options,
             limits=limits,
             first_partition=receipt.task,
-            in_order=order.in_order,
             topics=self._topics,
             topic_ids=self._topic_ids,
             rate=RateLimit(lambda: limit / attempt.active_tasks) if limit else None,

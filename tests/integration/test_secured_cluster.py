@@ -19,6 +19,7 @@ from shipper_tools.dev.secured_kafka import SecuredKafka
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterRefuses, ShipperError
 from shipper.kafka.client import ClusterClient
+from shipper.kafka.connection import KafkaFault
 from shipper.verify.readback import OffsetRange, ReadBack, take_records
 
 from .command_lines import CommandLines
@@ -176,7 +177,7 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
         "log": lambda: client().log_facts("t"),
         "ids": lambda: client().topic_ids("t"),
         "present ids": lambda: client().present_ids(["t"]),
-        "transactions": lambda: client().has_transactions("t", "id"),
+        "transactions": lambda: client().try_transactions("t", "id"),
         "read": lambda: client().read("t", 0, 0, wait_seconds=2),
         "look": lambda: client().read("t", 0, 0, wait_seconds=None),
         "append": lambda: client().append("t", 0, [(b"k", b"v")]),
@@ -192,6 +193,8 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
             return repr(question())
         except ShipperError as error:
             return error.message
+        except KafkaFault as fault:
+            return str(fault)
 
     with ThreadPoolExecutor(4) as pool:
         answers = dict(zip(questions, pool.map(answer, questions.values()), strict=True))
