@@ -1,6 +1,7 @@
 /* Attempts: Spark tasks of one or two generations, each with ATTEMPTS attempts that may live side by side, since Spark takes for
  * dead what it does not hear of. An attempt announces itself, opens its lanes, asks for the right to ship, and reads what was
- * committed if it is not the first of its task. The takeover of the second generation is in three steps here; takeover.pml has more.
+ * committed if it is not alone. A task's first attempt opens its lanes while it announces itself: all that it may fence are later ones,
+ * which come back, and find that they have the right. The takeover of the second generation is in three steps here; takeover.pml has more.
  * Safety: as in takeover.pml.
  * The control partition is a log of records; compaction may clean all of it at any time. */
 #ifndef RUNS
@@ -45,7 +46,6 @@ byte gen[RUNS];
 byte done[RUNS * TASKS];         /* attempts that ended well */
 byte faults;
 byte i_, n_, last_, cur_, p_;    /* scratch, zero between steps */
-byte order_[ALL + 1];
 
 #ifdef SECOND_SCAN
 #define TASK_OF(r, c) (((c) + (r)) % TASKS)      /* another reading cuts the work otherwise */
@@ -67,42 +67,35 @@ byte order_[ALL + 1];
 inline append(g, t, n, e) {
   generation[length] = g; task[length] = t; number[length] = n; ended[length] = e; length++
 }
-/* Control.feed and Control._note: cur_ is the generation, order_ the task's attempts, the latest last. */
+/* Control.feed and Control._note: cur_ is the generation, n_ the task's first attempt, p_ its last, last_ the one with the right. */
 inline fold(t) {
   d_step {
-    i_ = 0; n_ = 0; cur_ = 0;
+    i_ = 0; n_ = 0; p_ = 0; last_ = 0; cur_ = 0;
     do :: i_ < length ->
           if :: gone[i_] -> skip
-             :: !gone[i_] && number[i_] == 0 -> cur_ = generation[i_]; n_ = 0
+             :: !gone[i_] && number[i_] == 0 -> cur_ = generation[i_]; n_ = 0; p_ = 0; last_ = 0
              :: !gone[i_] && number[i_] > 0 && generation[i_] == cur_ && task[i_] == t ->
-                p_ = 0; do :: p_ < n_ && order_[p_] != number[i_] -> p_++ :: else -> break od;
-                if :: p_ < n_ -> skip
-                   :: else ->                     /* p_ == n_: it goes to the end … */
-                      if :: ended[i_] -> p_ = 0; do :: p_ < n_ && order_[p_] < number[i_] -> p_++ :: else -> break od
-                         :: else fi;              /* … or, as one that has ended, before the first that Spark began later */
-                      last_ = n_; do :: last_ > p_ -> order_[last_] = order_[last_ - 1]; last_-- :: else -> break od;
-                      order_[p_] = number[i_]; n_++
-                fi
+                if :: n_ == 0 || number[i_] < n_ -> n_ = number[i_] :: else fi;
+                if :: number[i_] > p_ -> p_ = number[i_] :: else fi;
+#ifdef ORDER_OF_THE_LOG
+                last_ = number[i_]
+#else
+                last_ = p_
+#endif
              :: else fi;
           i_++
-       :: else -> break od;
-    last_ = (n_ > 0 -> order_[n_ - 1] : 0)
+       :: else -> break od
   }
 }
-inline forget() { d_step { i_ = 0; p_ = 0; cur_ = 0; last_ = 0; n_ = 0; do :: i_ <= ALL -> order_[i_] = 0; i_++ :: else -> break od; i_ = 0 } }
+inline forget() { d_step { i_ = 0; p_ = 0; cur_ = 0; last_ = 0; n_ = 0 } }
 
 #ifdef ATTEMPT_KEY_WITHOUT_GENERATION
 #define SAME_GENERATION(i, j) true
 #else
 #define SAME_GENERATION(i, j) (generation[i] == generation[j])
 #endif
-#ifdef ENDED_REPLACES_BEGUN
-#define SAME_KIND(i, j) true
-#else
-#define SAME_KIND(i, j) (ended[i] == ended[j])
-#endif
 #define SAME_KEY(i, j) ((number[i] == 0 && number[j] == 0) || (number[i] > 0 && number[i] == number[j] && task[i] == task[j] \
-                        && SAME_GENERATION(i, j) && SAME_KIND(i, j)))
+                        && SAME_GENERATION(i, j) && ended[i] == ended[j]))
 proctype Compaction() {
   end:
   do :: d_step { cleaned < length -> i_ = 0;
@@ -121,7 +114,7 @@ inline new_epoch(id, who) { d_step { if :: open_[id] -> open_[id] = false; sent[
 inline check() {
   atomic {
     fold(t);
-    alone = (n_ <= 1);
+    alone = (n_ == p_);
     if :: cur_ != gen[r] -> forget(); goto stopped
 #ifndef NO_ATTEMPT_RIGHT
        :: cur_ == gen[r] && last_ != NUMBER(r, a) -> forget(); goto stopped
@@ -132,15 +125,17 @@ inline check() {
 }
 #define ME (((r) * TASKS + (t)) * ATTEMPTS + (a) + 1)
 #define ID(l) ((t) * LANES + (l))
+#ifdef ANNOUNCE_AFTER_OPENING
+#define BESIDE(a) true
+#else
+#define BESIDE(a) ((a) == 0)
+#endif
 
 #ifdef ANNOUNCED_TWICE
 proctype LateCopy(byte r; byte t; byte a) { atomic { append(gen[r], t, NUMBER(r, a), false) } }
 #endif
 proctype Attempt(byte r; byte t; byte a) {
-  byte c, l, w; bool alone; bool there[CHUNKS];
-#ifndef ANNOUNCE_AFTER_OPENING
-  atomic { append(gen[r], t, NUMBER(r, a), false) }                 /* TaskAttempt.announce */
-#endif
+  byte c, l, w; bool alone, said; bool there[CHUNKS];
 #ifdef ANNOUNCED_TWICE
   run LateCopy(r, t, a);                                            /* nobody acknowledged the first copy, and it comes later */
 #endif
@@ -149,10 +144,10 @@ proctype Attempt(byte r; byte t; byte a) {
 #else
   atomic { do :: c < CHUNKS -> there[c] = base[r * CHUNKS + c]; c++ :: else -> c = 0; break od }
 #endif
-  do :: l < LANES -> atomic { new_epoch(ID(l), ME); l++ } :: else -> l = 0; break od;      /* LanePool.open */
-#ifdef ANNOUNCE_AFTER_OPENING
-  atomic { append(gen[r], t, NUMBER(r, a), false) }
-#endif
+  do :: atomic { !said -> append(gen[r], t, NUMBER(r, a), false); said = true }          /* TaskAttempt.announce */
+     :: atomic { l < LANES && (said || BESIDE(a)) -> new_epoch(ID(l), ME); l++ }           /* LanePool.open */
+     :: atomic { said && l == LANES -> l = 0; said = false; break }
+  od;
   check();
 #if !defined(LATER_READS_NOTHING) && !defined(READ_BEFORE_OPENING)
   atomic {                                                          /* TaskLanes.open: committed() */

@@ -5,6 +5,7 @@ Invalidations belong to the ledger's entries about files: see :mod:`shipper.ledg
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -68,7 +69,8 @@ class Control:
     generations: dict[int, Generation] = field(default_factory=dict)
     """Offset → every generation whose lanes may still be open, and the latest."""
     attempts: dict[int, list[int]] = field(default_factory=dict)
-    """Spark task → its attempts in the current generation, the latest last."""
+    """Spark task → its attempts in the current generation, in the order in which Spark began
+    them."""
     ended: set[int] = field(default_factory=set)
     """Attempts that send nothing more."""
     identity: Identity | None = None
@@ -178,7 +180,7 @@ class Control:
     def _note(self, attempt: AttemptKey) -> None:
         known = self.attempts.setdefault(attempt.task, [])
         if attempt.number not in known:
-            known.append(attempt.number)
+            insort(known, attempt.number)
         if attempt.ended:
             self.ended.add(attempt.number)
 

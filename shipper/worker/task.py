@@ -174,9 +174,7 @@ class TaskAttempt:
         """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
 
         Without an acknowledgement of the beginning, the ledger is waited for as in :meth:`check`,
-        so that an outage costs one of Spark's attempts at the task and not all. The record is not
-        written again: if the first copy came late, compaction would put this attempt behind a later
-        one.
+        so that an outage costs one of Spark's attempts at the task and not all.
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
@@ -275,11 +273,16 @@ class TaskLanes:
 
         The first attempt of a task has nothing to learn: since the driver took over and read the
         ledger, nobody else could commit anything of this task's splits. So it need not wait for the
-        open transactions of the other tasks.
+        open transactions of the other tasks. Nor does it wait for its announcement before it opens
+        the lanes: all that it may fence are later attempts, which have the right when they come
+        back. A later one waits: the first would come back, find nobody, and send beside it.
         """
-        with runtime.ThreadPoolExecutor(1, thread_name_prefix="connect") as meanwhile:
+        with runtime.ThreadPoolExecutor(2, thread_name_prefix="connect") as meanwhile:
             meanwhile.submit(self._attempt.ledger.connect, (CONTROL,))
-            self.pool.open(self._topics, announce=self._attempt.announce)
+            announced = meanwhile.submit(self._attempt.announce)
+            before = announced.result if self._receipt.retries else lambda: None
+            self.pool.open(self._topics, announce=before)
+            announced.result()
         self._sampler.start()
         attempts = self._right.check()
         if self._attempt.is_late and self.pool.rate.cap:

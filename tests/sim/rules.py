@@ -44,16 +44,16 @@ RULES = (
         "attempt-announced-after-opening",  # ANNOUNCE_AFTER_OPENING
         _MODEL,
         "shipper/worker/task.py",
-        "            self.pool.open(self._topics, announce=self._attempt.announce)\n",
-        "            self.pool.open(self._topics)\n            self._attempt.announce()\n",
+        "            before = announced.result if self._receipt.retries else lambda: None\n",
+        "            before = lambda: None\n",
         _NO_TEST,
     ),
     Mutant(
-        "attempt-announced-twice",  # ANNOUNCED_TWICE
+        "latest-announcement-has-the-right",  # ORDER_OF_THE_LOG
         _MODEL,
-        "shipper/worker/task.py",
-        "            ):\n                raise\n",
-        "            ):\n                self.ledger.write_control([record])\n",
+        "shipper/ledger/control.py",
+        "            insort(known, attempt.number)\n",
+        "            known.append(attempt.number)\n",
         _NO_TEST,
     ),
     Mutant(

@@ -72,11 +72,11 @@ def ledger_of(topic: MemoryLog, **patience: float) -> LedgerLog:
     return LedgerLog(topic, cluster, "web", patience=Patience(1.0, **patience))  # type: ignore[arg-type]
 
 
-def attempt_of(topic: MemoryLog) -> TaskAttempt:
+def attempt_of(topic: MemoryLog, number: int = 0) -> TaskAttempt:
     order: Any = SimpleNamespace(
         pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
     )
-    return TaskAttempt(order, ledger_of(topic), 0, 0)
+    return TaskAttempt(order, ledger_of(topic), 0, number)
 
 
 def answer(found: Any) -> Any:
@@ -179,6 +179,18 @@ def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: 
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 1), Attempt())])
     topic.compact(SimpleNamespace(random=lambda: 1.0))  # type: ignore[arg-type]
     assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}
+
+
+def test_of_two_attempts_the_later_one_has_the_right_whichever_was_announced_last(
+    topic: MemoryLog,
+) -> None:
+    """A first attempt opens its lanes while it announces itself, and may be paused meanwhile."""
+    first, later = attempt_of(topic, 1), attempt_of(topic, 2)
+    later.announce()
+    first.announce()
+    assert later.check().answer == [0, 1, 2]
+    with pytest.raises(Superseded):
+        first.check()
 
 
 def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
