@@ -66,7 +66,7 @@ from shipper.ledger.records import Alias, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, right_of, write_as_lane
 from shipper.report.markup import plural
-from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
 from shipper.stopping import Stopped
 from shipper.terminal import say
@@ -96,8 +96,7 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
         context.engine.begin()
     connections = context.connections(cluster_name)
     client = connections.client
-    planned = next((each for each in plan.clusters if each.cluster == cluster_name), None)
-    connections.begin_writing(planned.to_fence if planned else {})
+    connections.begin_writing(plan.of_cluster(cluster_name).to_fence)
     folder = context.ledger_folder(cluster_name)
     ledger = context.ledger(cluster_name, plan.source_root)
     identity = LedgerIdentity(ledger, folder, new_ledger=context.request.new_ledger)
@@ -219,8 +218,6 @@ class ClusterShip:
         self._incarnations = Incarnations(Chunks(self._ledger.pipeline))
         self._unreadable: list[PlannedFile] = []
         """Files that are left and cannot be read, as the plan or the reading found."""
-        clusters = [each for each in plan.clusters if each.cluster == cluster.name]
-        self._planned_cluster = clusters[0] if clusters else ClusterPlan(cluster=cluster.name)
         self._originals: Originals = {}
         self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
@@ -496,7 +493,7 @@ class ClusterShip:
     def _decide(self, taken: Takeover) -> Decisions:
         """Decide about each file, by what the ledger has of it now. Raises SourceError."""
         chunks = taken.chunks
-        asked = self._planned_cluster.generation
+        asked = self._plan.of_cluster(self._cluster.name).generation
         # A cluster that could not be asked is asked now.
         below = taken.generation if asked is None else asked + 1
         policy = self._context.policy(

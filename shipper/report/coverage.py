@@ -33,9 +33,7 @@ def coverage(
         if entry.warns and (not entry.clusters or cluster in entry.clusters)
     ]
     found = _coverage(plan, cluster, left, plan.empty if when_empty_fails else ())
-    before = next(
-        (planned.committed for planned in plan.clusters if planned.cluster == cluster), {}
-    )
+    before = plan.of_cluster(cluster).committed
     found.committed = {
         tick: max(at for at in (before.get(tick), committed.get(tick)) if at)
         for tick in {*before, *committed}
@@ -72,7 +70,7 @@ def _coverage(
     plan: PlanResult, cluster: str, left: Iterable[LeftOut], empty: Iterable[str] = ()
 ) -> Coverage:
     own = str(Window(plan.window_start, plan.window_end))
-    planned = next((found for found in plan.clusters if found.cluster == cluster), None)
+    planned = plan.of_cluster(cluster)
     notes: dict[tuple[str, str], Uncovered] = {}
     for entry in left:
         window = entry.window or own
@@ -85,12 +83,11 @@ def _coverage(
         ]
     for window in set(empty) - {window for window, _ in notes}:
         notes[window, ""] = Uncovered(window=window, why="it had no file")
-    start = (planned and planned.looks_back_to) or plan.window_start
     return Coverage(
-        start=start,
+        start=planned.looks_back_to or plan.window_start,
         end=plan.window_end,
         looked_at=plan.place,
-        asked=planned is not None and planned.asked,
+        asked=planned.asked,
         uncovered=list(notes.values()),
     )
 

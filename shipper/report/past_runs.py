@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import fsspec
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from shipper import runtime
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import PastRun
-from shipper.report.run_folder import RunFolder, StepResult, names_in
+from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import contains
 from shipper.types import FileId
@@ -28,42 +28,35 @@ _LOOKED_AT_PER_RUN = 5
 """Windows without a run to show that are skipped for each wanted window; a pipeline that has failed
 for weeks should not have all of its reports read by each run."""
 
-S = TypeVar("S", bound="_LeftResult | StepResult")
-T = TypeVar("T")
+S = TypeVar("S", "_Report", PlanResult)
 
 log = logging.getLogger("shipper.history")
 
 
-class _LeftResult(BaseModel):
-    """Fields of a result that may be large. Everything else in it is passed over."""
-
-    run_id: str
-    status: str
-
-
-class _LeftShip(_LeftResult):
+class _Shipped(BaseModel):
     read: int = 0
     unread: int = 0
 
 
-class _LeftPlannedFile(BaseModel):
-    path: str
+class _File(BaseModel):
     size_bytes: int
     late_window: str | None = None
 
 
-class _LeftPlan(_LeftResult):
-    started_at: dt.datetime
-    files: list[_LeftPlannedFile] = []
+class _Report(BaseModel):
+    """Figures of a report, which may be large. Everything else in it is passed over."""
 
-
-class _LeftReport(_LeftResult):
+    run_id: str
+    status: str
     pipeline: str
     window_start: dt.datetime
     window_end: dt.datetime
     finished_at: dt.datetime
-    plan: _LeftPlan | None = None
-    ships: list[_LeftShip] = []
+    planned_at: dt.datetime | None = Field(
+        default=None, validation_alias=AliasPath("plan", "started_at")
+    )
+    files: list[_File] = Field(default=[], validation_alias=AliasPath("plan", "files"))
+    ships: list[_Shipped] = []
 
 
 def past_runs(
@@ -102,27 +95,21 @@ def past_runs(
 def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> Iterator[PastRun]:
     """Yield the window's runs that succeeded, the last one first; run ids sort by time."""
     for run_id in sorted(names_in(fs, folder), reverse=True):
-        report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _LeftReport)
-        if report is None or report.plan is None or report.status != "succeeded":
+        report = _find(fs, f"{folder}/{run_id}/report.json", run_id, _Report)
+        if report is None or report.planned_at is None or report.status != "succeeded":
             continue
-        if report.pipeline in names and (report.window_start, report.window_end) == (
-            window.start,
-            window.end,
-        ):
-            yield _past(report, report.plan)
-
-
-def _past(report: _LeftReport, plan: _LeftPlan) -> PastRun:
-    own = [file for file in plan.files if file.late_window is None]
-    return PastRun(
-        window_start=report.window_start,
-        window_end=report.window_end,
-        run_id=report.run_id,
-        files=len(own),
-        bytes=sum(file.size_bytes for file in own),
-        records=max((ship.read + ship.unread for ship in report.ships), default=0),
-        seconds=(report.finished_at - plan.started_at).total_seconds(),
-    )
+        at = report.window_start, report.window_end
+        if report.pipeline in names and at == (window.start, window.end):
+            own = [file for file in report.files if file.late_window is None]
+            yield PastRun(
+                window_start=window.start,
+                window_end=window.end,
+                run_id=run_id,
+                files=len(own),
+                bytes=sum(file.size_bytes for file in own),
+                records=max((ship.read + ship.unread for ship in report.ships), default=0),
+                seconds=(report.finished_at - report.planned_at).total_seconds(),
+            )
 
 
 def delivered_files(
@@ -238,9 +225,7 @@ def find_retry_exclusions(
 
 def _find(fs: Any, path: str, run_id: str, kind: type[S]) -> S | None:
     try:
-        found: S = kind.model_validate_json(  # type: ignore[assignment]
-            bytes(fs.cat_file(path)), extra="ignore"
-        )
+        found = kind.model_validate_json(bytes(fs.cat_file(path)), extra="ignore")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValidationError) as error:

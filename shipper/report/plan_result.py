@@ -310,10 +310,14 @@ class PlanResult(StepResult):
     """Topics known before reading; those with a `{column}` keep their placeholder."""
     clusters: list[ClusterPlan] = []
 
+    def of_cluster(self, cluster: str) -> ClusterPlan:
+        """Return the cluster's part; an empty one for a plan that asked no cluster."""
+        none = ClusterPlan(cluster=cluster, asked=False)
+        return next((each for each in self.clusters if each.cluster == cluster), none)
+
     def digest_for(self, cluster: str) -> str:
         """Return the digest of the transform, as the cluster is to have the records."""
-        found = (each.transform_digest for each in self.clusters if each.cluster == cluster)
-        return next(found, "") or self.transform_digest
+        return self.of_cluster(cluster).transform_digest or self.transform_digest
 
     @property
     def own_files(self) -> list[PlannedFile]:
