@@ -13,9 +13,9 @@ from shipper.errors import ShipperError
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
-from shipper.report.window_state import MISSING, SHIPPING, STATES, THERE, TROUBLE, WAITING
+from shipper.report.window_state import STATES, THERE, WAITING
 from shipper.shipments.grid import Due, state_now
-from shipper.shipments.index import CODES, Index, Known
+from shipper.shipments.index import UNDER_WAY, Index, Known
 from shipper.shipments.live import live
 from shipper.shipments.unreported import Scheduler, StartedRun, state_of, without_report
 from shipper.shipments.view import duration, words, worst
@@ -106,32 +106,24 @@ def _clusters(
 ) -> list[dict[str, Any]]:
     """Return each cluster's state, the run that decided it, and whether that was a run over another
     window."""
-    cells = {
-        cluster: rest
-        for cluster, *rest in index.db.execute(
-            'SELECT cluster, start, "end", state, ended, complete, run_id FROM cells WHERE '
-            'key = ? AND start = ? AND "end" = ?',
-            (known.key, start, end),
-        )
-    }
-    found = []
+    cells, found = index.cells_of(known, (start, end)), []
     for cluster in known.clusters:
         state, run_id, ended, began = None, None, None, None
         if cluster in cells:
-            *cell, run_id = cells[cluster]
-            state, ended = STATES[state_now(known, cell, now)], cell[3]
-            if cell[2] in (CODES[SHIPPING], CODES[TROUBLE]):
+            code, ended, run_id, complete = cells[cluster]
+            state = STATES[state_now(known, (start, end, code, ended, complete), now)]
+            if code in UNDER_WAY:
                 began, ended = ended, None
         if unreported:
             state = state_of(index, known, unreported, now, cluster) or state
         first = known.first_on(cluster)
         if state is None and first is not None and first <= start and end <= now:
-            state = MISSING if cells else Due(known, cluster, now).state(start, end)
+            state = Due(known, cluster, now).state(start, end)
         found.append(
             {
                 "cluster": cluster,
                 "state": state,
-                "run_id": run_id,
+                "run_id": run_id or None,
                 "began": began,
                 "lag": None if ended is None else max(0, ended - end),
                 "by": run_id and _elsewhere(index, known.key, run_id, start, end),

@@ -23,8 +23,18 @@ from typing import Any
 
 from shipper.config.schedule import Schedule
 from shipper.report.incomplete import stands_still
-from shipper.report.window_state import SHIPPING, STATES, TROUBLE, state_at, state_under_way
-from shipper.shipments.index import ALL, CODES, GOOD, Index, Known, Span, spans_of
+from shipper.report.window_state import STATES, TROUBLE, state_at, state_under_way
+from shipper.shipments.index import (
+    ALL,
+    CODES,
+    GOOD,
+    UNDER_WAY,
+    Index,
+    Known,
+    Span,
+    spans_of,
+    window_of,
+)
 from shipper.shipments.unreported import Scheduler, state_of, without_report
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
@@ -154,16 +164,12 @@ def _cells(index: Index, known: Known, cluster: str, between: Span, now: int) ->
     return [(row[0], row[1], state_now(known, row, now)) for row in rows]
 
 
-_UNDER_WAY = (CODES[SHIPPING], CODES[TROUBLE])
-
-
 def state_now(known: Known, cell: Sequence[int], now: int) -> int:
     """Return the state of a cell: begin, end, state, when its run began, complete."""
     start, end, state, began, complete = cell
-    if state not in _UNDER_WAY:
+    if state not in UNDER_WAY:
         return state
-    window, at = Window(_at(start), _at(end)), _at(now)
-    due = known.due(window)
+    due, at = known.due(window_of((start, end))), _at(now)
     late = due is not None and at >= due and not complete
     return CODES[state_under_way(_at(began), at, late=late, trouble=state == CODES[TROUBLE])]
 
@@ -262,7 +268,7 @@ class Due:
                     yield begin, over, CODES[self.state(begin, over)]
 
     def state(self, start: int, end: int) -> str:
-        due = self._known.due(Window(_at(start), _at(end)))
+        due = self._known.due(window_of((start, end)))
         return state_at(None, due, _at(self._now)) or ""
 
 

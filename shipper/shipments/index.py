@@ -58,6 +58,7 @@ _OF_AN_INDEX = {"pipelines", "cells"}
 _PATIENCE_SECONDS = 20.0
 CODES = {state: code for code, state in enumerate(STATES)}
 GOOD = tuple(CODES[state] for state in THERE)
+UNDER_WAY = (CODES[SHIPPING], CODES[TROUBLE])
 _SCHEMA = """
 CREATE TABLE pipelines (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID;
 CREATE TABLE records (
@@ -313,28 +314,30 @@ class Index:
             )
         return spans
 
+    def cells_of(self, known: Known, span: Span) -> dict[str, Sequence[Any]]:
+        """Return state, end, run and completeness of a window on each cluster. If any cluster has a
+        cell, one that has none, and should, misses the window."""
+        cells = {
+            cluster: rest
+            for cluster, *rest in self.db.execute(
+                "SELECT cluster, state, ended, run_id, complete FROM cells WHERE cluster != '' AND "
+                'key = ? AND start = ? AND "end" = ?',
+                (known.key, *span),
+            )
+        }
+        for name in known.clusters if cells else ():
+            if known.first.get(name, span[1]) <= span[0]:
+                cells.setdefault(name, [CODES[MISSING], None, "", False])
+        return {name: cells[name] for name in known.clusters if name in cells}
+
     def _sum_up(self, known: Known, touched: Iterable[Span]) -> None:
-        """Sum up all clusters' cells of each window: the worst of them counts. A cluster that has
-        none, and should, misses the window."""
+        """Sum up all clusters' cells of each window: the worst of them counts."""
         for start, end in touched:
-            cells = {
-                cluster: rest
-                for cluster, *rest in self.db.execute(
-                    "SELECT cluster, state, ended, run_id, complete FROM cells WHERE cluster != "
-                    "'' AND key = ? AND start = ? AND \"end\" = ?",
-                    (known.key, start, end),
-                )
-            }
-            of = [
-                cells.get(name, [CODES[MISSING], 0, "", 0])
-                for name in known.clusters
-                if name in cells or known.first.get(name, start + 1) <= start
-            ]
-            if not cells or not of:
+            of = [*self.cells_of(known, (start, end)).values()]
+            if not of:
                 continue
             worst = max(of, key=lambda cell: cell[0])
-            under_way = worst[0] in (CODES[SHIPPING], CODES[TROUBLE])
-            ended = worst[1] if under_way else max(cell[1] or 0 for cell in of)
+            ended = worst[1] if worst[0] in UNDER_WAY else max(cell[1] or 0 for cell in of)
             self.db.execute(
                 "INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (ALL, known.key, start, end, worst[0], ended, worst[2], all(c[3] for c in of)),

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from shipper.report.window_state import FAILED, OVERDUE, SHIPPING, TROUBLE, WAITING
-from shipper.shipments.index import ALL, CODES, Index, Known, Span, window_of
+from shipper.report.window_state import FAILED, OVERDUE, SHIPPING, WAITING
+from shipper.shipments.index import ALL, UNDER_WAY, Index, Known, Span, window_of
 
 
 class StartedRun(NamedTuple):
@@ -77,7 +77,7 @@ def state_of(
         'SELECT state, ended FROM cells WHERE cluster = ? AND key = ? AND start = ? AND "end" = ?',
         (cluster, known.key, *run.window),
     ).fetchone()
-    if cell and cell[0] not in (CODES[SHIPPING], CODES[TROUBLE]):
+    if cell and cell[0] not in UNDER_WAY:
         return None
     if cell:  # its steps have begun: it is dead if the run is over
         return FAILED if run.ended is not None and cell[1] <= run.ended else None
