@@ -118,7 +118,7 @@ def show(
             out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
             _print_inventory(document)
             for finding in present.findings():
-                err.say(f"{finding.subject} {finding.text}", "red")
+                err.say(finding.full, "red")
             if document["gone"]:
                 err.say(document["gone"], "red")
         if as_json:
@@ -325,7 +325,7 @@ def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:
     by = {each: [one for one in found if one.severity == each] for each in _WORDS}
     for one in [one for some in by.values() for one in some][:_SHOWN]:
         word, style = _WORDS[one.severity]
-        err.say(f"{word}  {one.subject}: {one.text}", style)
+        err.say(f"{word}  {one.subject}: {one.full}", style)
     err.say_more(len(found), _SHOWN, "--json lists all")
     snapshot = "" if ledger.log.snapshot() else "; there is no snapshot to compare with"
     mark, style = ("✗", "red") if by["fail"] else ("✓", "green")

@@ -9,9 +9,8 @@ from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.finding import Finding, fail
 from shipper.ledger.fold import LedgerRecords
-from shipper.ledger.incarnations import Loss, entries_there, losses_of_entries, sum_losses
+from shipper.ledger.incarnations import RecreatedTopic, entries_there, losses_of_entries, sum_losses
 from shipper.ledger.inventory import Entries, entries
-from shipper.report.markup import plural
 
 
 class PresentEntries:
@@ -22,7 +21,7 @@ class PresentEntries:
         self._ledger = ledger
         self._present: dict[str, str | None] = {}
         self._asked: set[str] = set()
-        self._lost: list[Loss] = []
+        self._lost: list[RecreatedTopic] = []
         self.sent: Sent = {}
         """Entries that count, grouped by the ship that sent them."""
 
@@ -51,20 +50,7 @@ class PresentEntries:
             self._asked |= new
             self._present |= self._ledger.client.present_ids(new)
 
-    def lost(self) -> list[Loss]:
-        return sum_losses(self._lost)
-
     def findings(self) -> Iterator[Finding]:
-        for lost in self.lost():
-            became = (
-                f"was deleted and created again: its id is {lost.now}"
-                if lost.now
-                else "was deleted, and the cluster has no topic of this name"
-            )
-            text = (
-                f"{became}. By the ledger, {plural(lost.records, 'record')} of "
-                f"{plural(lost.files, 'file')} went to the earlier topic, with the id "
-                f"{lost.before}. To send them again, set `delivery.on_recreated: resend` and run "
-                "their windows"
-            )
-            yield fail(text, code="recreated", subject=lost.topic)
+        remedy = "to send them again, set `delivery.on_recreated: resend` and run their windows"
+        for lost in sum_losses(self._lost):
+            yield fail(str(lost), remedy, code="recreated", subject=lost.topic)

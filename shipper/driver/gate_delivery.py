@@ -17,13 +17,13 @@ from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError, StepResultError
 from shipper.ledger.fold import Chunks
-from shipper.ledger.incarnations import without
+from shipper.ledger.incarnations import RecreatedTopic, without
 from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.completed import completed, files_by_tick
 from shipper.report.coverage import coverage, tick_of
 from shipper.report.markup import plural
-from shipper.report.plan_result import PlannedFile, PlanResult, RecreatedTopic
+from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, apply_gate
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP
 from shipper.verify.reconcile import reconcile

@@ -10,13 +10,18 @@ from typing import Literal
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
-from shipper.config.units import plural
 from shipper.driver.decide import Decisions
 from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
-from shipper.ledger.incarnations import Losses, gone_ids, losses, topics_with_ids, without
-from shipper.report.plan_result import RecreatedTopic
+from shipper.ledger.incarnations import (
+    Losses,
+    RecreatedTopic,
+    gone_ids,
+    losses,
+    topics_with_ids,
+    without,
+)
 from shipper.types import FileId
 
 #: Brokers learn of a topic within fractions of a second of each other.
@@ -40,7 +45,7 @@ class Incarnations:
         return {topic: topic_id for topic, topic_id in self.present.items() if topic_id}
 
     def named(self, *, resent: bool = False) -> list[RecreatedTopic]:
-        return [RecreatedTopic(**loss._asdict(), resent=resent) for loss in self.lost.found]
+        return [one.model_copy(update={"resent": resent}) for one in self.lost.found]
 
 
 def judge(
@@ -90,7 +95,7 @@ def error(
 ) -> ClusterRefuses:
     """Return the error. ``sent``: a sentence on the records sent so far."""
     return ClusterRefuses(
-        f"cluster {cluster}: {' '.join(map(sentence, lost))} {sent} To send exactly these records "
+        f"cluster {cluster}: {'; '.join(map(str, lost))}. {sent} To send exactly these records "
         f"again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and "
         "run the window again. Or re-ship whole files with `--reship`: consumers of the pipeline's "
         "other topics will see duplicates.",
@@ -98,29 +103,9 @@ def error(
     )
 
 
-def sentence(lost: RecreatedTopic) -> str:
-    """Return a sentence with the topic's fate and the number of records that it held."""
-    if lost.now is None:
-        what = f"topic {lost.topic} was deleted (its id was {lost.before})."
-    else:
-        what = (
-            f"topic {lost.topic} was deleted and created again: its id was {lost.before} and is "
-            f"{lost.now}."
-        )
-    were = "was" if lost.records == 1 else "were"
-    return (
-        f"{what} {plural(lost.records, 'record')} of {plural(lost.files, 'file')} {were} in the "
-        "earlier topic and in no topic now."
-    )
-
-
 def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
     """Return the report's notes on topics whose records this run sends again."""
-    return [
-        f"{sentence(one)} They are sent again (`on_recreated: resend`)."
-        for one in lost
-        if one.resent
-    ]
+    return [f"{one}. They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
 
 
 def refuse_late(found: Decisions, lost: Losses, policy: Literal["fail", "resend"]) -> Decisions:

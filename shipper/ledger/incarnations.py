@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from pydantic import BaseModel, ConfigDict
+
+from shipper.config.units import plural
 from shipper.ledger.fold import ChunkOfSplit, Chunks, SplitState, covered
 from shipper.ledger.intervals import IntervalSet
 from shipper.ledger.inventory import Entries
@@ -26,16 +28,30 @@ GoneIds = Mapping[str, frozenset[str]]
 """Topic → ids that chunks have and the topic has no more."""
 
 
-class Loss(NamedTuple):
-    """Records of one incarnation of a topic, which are nowhere else."""
+class RecreatedTopic(BaseModel):
+    """Topic that was deleted, or deleted and created again, with records in it."""
+
+    model_config = ConfigDict(extra="forbid")
 
     topic: str
     before: str
-    """Id of the topic that took them."""
+    """Id of the topic that took the records."""
     now: str | None
-    """Present id of the topic; None: no topic has this name."""
+    """Id of the topic that has its name now; None: there is none."""
     records: int
+    """Records that were in the earlier topic and are in none now."""
     files: int
+    """Files that the records are of."""
+    resent: bool = False
+    """True if this run sends the records again (`delivery.on_recreated: resend`)."""
+
+    def __str__(self) -> str:
+        again, now = (" and created again", f", and is {self.now}") if self.now else ("", "")
+        return (
+            f"topic {self.topic} was deleted{again} (its id was {self.before}{now}): "
+            f"{plural(self.records, 'record')} of {plural(self.files, 'file')} that it held "
+            f"{'is' if self.records == 1 else 'are'} in no topic now"
+        )
 
 
 @dataclass
@@ -44,7 +60,7 @@ class Losses:
 
     gone: dict[str, frozenset[str]] = field(default_factory=dict)
     """Ids of the topics that are gone, from all chunks that were read, see :data:`GoneIds`."""
-    found: list[Loss] = field(default_factory=list)
+    found: list[RecreatedTopic] = field(default_factory=list)
     files: dict[FileId, str] = field(default_factory=dict)
     """File of which records are lost → a topic that took some."""
 
@@ -129,7 +145,9 @@ def losses(
             for of, value, records in _lost(chunks.splits[split], state, found.gone):
                 add(file, of.topic, value.topic_id or "", records)
     found.found = [
-        Loss(topic, before, present[topic], count, len(those))
+        RecreatedTopic(
+            topic=topic, before=before, now=present[topic], records=count, files=len(those)
+        )
         for (topic, before), (count, those) in sorted(sums.items())
     ]
     return found
@@ -194,14 +212,12 @@ def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentI
     return losses(chunks, present)
 
 
-def sum_losses(found: Iterable[Loss]) -> list[Loss]:
+def sum_losses(found: Iterable[RecreatedTopic]) -> list[RecreatedTopic]:
     """Sum up losses: one for each incarnation of a topic. ``found``: of different files."""
-    sums: dict[tuple[str, str], Loss] = {}
+    sums: dict[tuple[str, str], RecreatedTopic] = {}
     for loss in found:
-        before = sums.get((loss.topic, loss.before))
-        sums[loss.topic, loss.before] = (
-            loss._replace(records=loss.records + before.records, files=loss.files + before.files)
-            if before
-            else loss
-        )
+        sum_ = sums.setdefault((loss.topic, loss.before), loss)
+        if sum_ is not loss:
+            sum_.records += loss.records
+            sum_.files += loss.files
     return [sums[key] for key in sorted(sums)]

@@ -14,6 +14,7 @@ from pydantic import Field, WithJsonSchema
 from shipper.finding import Finding, ok
 from shipper.ledger.control import LaneCounts
 from shipper.ledger.fold import Invalidated
+from shipper.ledger.incarnations import RecreatedTopic
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
@@ -156,22 +157,6 @@ class LookedBack(Result):
     """Number of folders that the run's own window does not touch."""
     files: int = 0
     """Files there that are done being written, shipped or not."""
-
-
-class RecreatedTopic(Result):
-    """Topic that was deleted, or deleted and created again, with records of the run in it."""
-
-    topic: str
-    before: str
-    """Id of the topic that took the records."""
-    now: str | None
-    """Id of the topic that has its name now; None: there is none."""
-    records: int
-    """Records that were in the earlier topic and are in none now."""
-    files: int
-    """Files of this run that the records are of."""
-    resent: bool = False
-    """True if this run sends the records again (`delivery.on_recreated: resend`)."""
 
 
 class OfCluster(Result):

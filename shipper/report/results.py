@@ -6,7 +6,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
-from shipper.report.plan_result import OfCluster, PlanResult, RecreatedTopic
+from shipper.ledger.incarnations import RecreatedTopic
+from shipper.report.plan_result import OfCluster, PlanResult
 from shipper.report.run_folder import Result, StepResult
 
 

@@ -27,11 +27,11 @@ import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from shipper import runtime
-from shipper.config.units import plural
 from shipper.finding import Finding
+from shipper.ledger.incarnations import RecreatedTopic
 from shipper.report.cluster_view import ClusterView
 from shipper.report.coverage import lacking
-from shipper.report.plan_result import PlanResult, RecreatedTopic
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import (
     DeliveryGateResult,
     GateResult,
@@ -373,14 +373,7 @@ def source_closed(source: GateResult | None) -> bool | None:
 
 def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:
     """Return a run's finding on topics that have lost delivered records; empty if there is none."""
-    if not lost:
-        return ""
-    again = " and created again" if lost[0].now else ""
-    more = f", and {len(lost) - 1} more topics" if lost[1:] else ""
-    return (
-        f"topic {lost[0].topic} was deleted{again} after {plural(lost[0].records, 'record')} "
-        f"{'was' if lost[0].records == 1 else 'were'} delivered to it{more}"
-    )
+    return "; ".join(map(str, lost[:1])) + (f"; and {len(lost) - 1} more" if lost[1:] else "")
 
 
 # ---- files

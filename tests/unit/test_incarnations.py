@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.ledger.fold import Chunks, Invalidated
-from shipper.ledger.incarnations import Loss, gone_ids, is_gone, losses, topics_with_ids, without
+from shipper.ledger.incarnations import (
+    RecreatedTopic,
+    gone_ids,
+    is_gone,
+    losses,
+    topics_with_ids,
+    without,
+)
 from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, SplitId
 from tests.samples.ledger import chunk_value
@@ -58,7 +65,10 @@ def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
 def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
     held = chunks((0, 10, "t", "A"), (10, 15, "t", "B"), (15, 40, "u", "U"), end=40)
     found = losses(held, {"t": "C", "u": "U"})
-    assert found.found == [Loss("t", "A", "C", 10, 1), Loss("t", "B", "C", 5, 1)]
+    assert found.found == [
+        RecreatedTopic(topic="t", before=before, now="C", records=count, files=1)
+        for before, count in (("A", 10), ("B", 5))
+    ]
     assert found.files == {FILE: "t"}
     assert found.gone == {"t": frozenset("AB")}
     assert topics_with_ids(held) == {"t", "u"}

@@ -13,8 +13,8 @@ from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.recreated import judge, look_again, refuse_late
 from shipper.errors import ClusterError
 from shipper.ledger.fold import Chunks
+from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.records import ChunkKey
-from shipper.report.plan_result import RecreatedTopic
 from shipper.types import FileId, SplitId
 from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
