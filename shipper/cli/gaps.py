@@ -310,13 +310,7 @@ def _show(pipeline: str, looked: _Looked) -> None:
 def _show_gaps(found: list[Gap], looked: str) -> None:
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:
-        more = f" and {len(gap.paths) - 1:,} more" if len(gap.paths) > 1 else ""
-        rows.add_row(
-            gap.cluster,
-            gap.window,
-            f"{gap.windows:,}",
-            gap.why + (f": {gap.paths[0]}{more}" if gap.paths else ""),
-        )
+        rows.add_row(gap.cluster, gap.window, f"{gap.windows:,}", str(gap))
     out.show(rows)
     total = sum(gap.windows for gap in found)
     out.say(

@@ -15,7 +15,6 @@ import importlib.metadata
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -39,7 +38,7 @@ from shipper.cli.console import (
     print_json,
     refuse_retired,
 )
-from shipper.cli.run_options import Last, MetricsPath, WindowText, answered, asks, new_job
+from shipper.cli.run_options import Last, MetricsPath, WindowText, answered, asks, new_job, trial
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.cli.usage import usage_text
 from shipper.config import (
@@ -52,12 +51,13 @@ from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.yaml_file import common_code
 from shipper.error_codes import code_of, with_code
-from shipper.errors import ConfigError, ShipperError, StepResultError, UsageError
+from shipper.errors import ConfigError, ShipperError, UsageError
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.report_schema import schema_texts
 from shipper.report.results import GateResult
+from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.request import FORM, RunRequest
 from shipper.stopping import Stopped, raise_when_stopped
@@ -363,14 +363,13 @@ def plan(
 ) -> None:
     """Show what a run of the window would ship, and what each cluster holds already. Sends
     nothing."""
-    with tempfile.TemporaryDirectory(prefix="shipper-plan-") as folder:
-        reason = "a plan alone" if request.reship else None
-        told = request.model_copy(update={"reship_reason": reason, "runs_uri": folder})
-        job, run_folder = new_job(pipeline, window, config, (runner.PLAN,), told, last=last)
-        code = runner.run_job(job, stdout=sys.stderr.buffer)
-        result = run_folder.find(runner.PLAN, PlanResult)
-    if result is None:
-        raise StepResultError(_left_no_result("plan", code))
+    told = {"reship_reason": "a plan alone" if request.reship else None}
+
+    def job(folder: str) -> tuple[runner.Job, RunFolder]:
+        asked = request.model_copy(update={**told, "runs_uri": folder})
+        return new_job(pipeline, window, config, (runner.PLAN,), asked, last=last)
+
+    result, code = trial(job, PlanResult)
     if as_json:
         print_json(result)
     else:
@@ -379,11 +378,6 @@ def plan(
     if result.error and not problems:
         err.say(result.error, "red")
     raise typer.Exit(code or (1 if problems else 0))
-
-
-def _left_no_result(what: str, code: int) -> str:
-    how = runner.how_it_ended(code)
-    return f"the {what} {how} and left no result. Its last lines above say why. Nothing was sent."
 
 
 @app.command(
@@ -402,15 +396,13 @@ def gates(
 
     Exit code 1 if the gate is closed.
     """
-    with tempfile.TemporaryDirectory(prefix="shipper-gates-") as folder:
-        steps = (runner.PLAN, runner.GATE_SOURCE)
+
+    def job(folder: str) -> tuple[runner.Job, RunFolder]:
         request = RunRequest(runs_uri=folder, source_only=True)
-        job, run_folder = new_job(pipeline, window, config, steps, request, last=last)
-        code = runner.run_job(job, stdout=sys.stderr.buffer)
-        result = run_folder.find(runner.GATE_SOURCE, GateResult)
-        if result is None:
-            plan = run_folder.find(runner.PLAN, PlanResult)
-            raise StepResultError((plan and plan.error) or _left_no_result("gate", code))
+        steps = (runner.PLAN, runner.GATE_SOURCE)
+        return new_job(pipeline, window, config, steps, request, last=last)
+
+    result, code = trial(job, GateResult)
     if as_json:
         print_json(result)
     else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +12,11 @@ import typer
 from shipper import runner, runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
-from shipper.cli.run_options import WindowText, chosen_window
+from shipper.cli.run_options import WindowText, chosen_window, trial
 from shipper.cli.save_test import SavedTest, refuse_second, save_test
 from shipper.config import load_pipeline
 from shipper.errors import StepResultError
 from shipper.report.markup import plural
-from shipper.report.plan_result import PlanResult
 from shipper.report.preview_result import PreviewedLine, PreviewResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.tested import moment
@@ -90,24 +87,22 @@ def preview(
         about = Window(now - dt.timedelta(hours=1), now)
     else:
         about = chosen_window(spec, window, last=last or not window, settle_seconds=0)
-    with tempfile.TemporaryDirectory(prefix="shipper-preview-") as folder:
-        job = runner.Job(
-            spec,
-            config,
-            about.start,
-            about.end,
-            runner.new_run_id(),
-            (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW),
-            RunRequest(
-                runs_uri=folder,
-                source_only=True,
-                brief=True,
-                lines=lines,
-                files=tuple(named_files(config, file)) if file else (),
-            ),
-        )
-        code = runner.run_job(job, stdout=sys.stderr.buffer)
-        result = _result(RunFolder(folder, spec.key, about.start, about.end, job.run_id), job, code)
+    request = RunRequest(
+        source_only=True,
+        brief=True,
+        lines=lines,
+        files=tuple(named_files(config, file)) if file else (),
+    )
+    steps = (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW)
+
+    def job(folder: str) -> tuple[runner.Job, RunFolder]:
+        asked, run_id = request.model_copy(update={"runs_uri": folder}), runner.new_run_id()
+        of_run = about.start, about.end, run_id
+        return runner.Job(spec, config, *of_run, steps, asked), RunFolder(folder, spec.key, *of_run)
+
+    result, code = trial(job, PreviewResult)
+    if result.error:
+        raise StepResultError(result.error)
     if as_json:
         print_json(result)
     else:
@@ -115,19 +110,6 @@ def preview(
     if save and code == 0:
         _say_saved(pipeline, save_test(config, spec, result.lines, cluster))
     raise typer.Exit(code)
-
-
-def _result(folder: RunFolder, job: runner.Job, code: int) -> PreviewResult:
-    result = folder.find(job.steps[-1].replace(":", "."), PreviewResult)
-    plan = folder.find(runner.PLAN, PlanResult)
-    error = (result and result.error) or (plan and plan.error)
-    if result is None or error:
-        raise StepResultError(
-            error
-            or f"the preview {runner.how_it_ended(code)} and left no result. Its last lines "
-            "above say why."
-        )
-    return result
 
 
 def _say_saved(pipeline: str, saved: SavedTest) -> None:

@@ -7,6 +7,7 @@ import datetime as dt
 import functools
 import inspect
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from getpass import getuser
@@ -21,7 +22,7 @@ from shipper import runner, runtime
 from shipper.cli.console import err
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.errors import UsageError, WindowError
+from shipper.errors import StepResultError, UsageError, WindowError
 from shipper.gate_question import (
     LEAVE,
     SHIP_ANYWAY,
@@ -30,8 +31,9 @@ from shipper.gate_question import (
     question,
     skips_for,
 )
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
-from shipper.report.run_folder import RunFolder
+from shipper.report.run_folder import RunFolder, StepResult
 from shipper.request import RunRequest, contradiction
 from shipper.windows.expression import FORMS, is_relative, parse_expression
 from shipper.windows.ticks import Ticks
@@ -68,6 +70,7 @@ Last = Annotated[
 ]
 
 C = TypeVar("C", bound=Callable[..., None])
+R = TypeVar("R", bound=StepResult)
 
 
 def flag_of(field: str) -> str:
@@ -188,6 +191,20 @@ def new_job(
         request.model_copy(update={"brief": True}),
     )
     return job, RunFolder(job.results_uri, pipeline.key, parsed.start, parsed.end, job.run_id)
+
+
+def trial(make: Callable[[str], tuple[runner.Job, RunFolder]], kind: type[R]) -> tuple[R, int]:
+    """Run a job whose results lie in a folder for as long as it takes. Return the result of its
+    last step, and the exit code. Raises StepResultError if there is no result."""
+    with tempfile.TemporaryDirectory(prefix="shipper-trial-") as folder:
+        job, results = make(folder)
+        code = runner.run_job(job, stdout=sys.stderr.buffer)
+        if result := results.find(job.steps[-1].replace(":", "."), kind):
+            return result, code
+        plan = results.find(runner.PLAN, PlanResult)
+    how = f"the {job.steps[-1]} {runner.how_it_ended(code)} and left no result."
+    last = f"{how} Its last lines above say why. Nothing was sent."
+    raise StepResultError((plan and plan.error) or last)
 
 
 def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder] | None:

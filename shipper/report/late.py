@@ -95,6 +95,15 @@ def due(
     return max(window.end, since or window.end) + dt.timedelta(seconds=patience)
 
 
+def late_after(schedule: Schedule, window: Window, since: dt.datetime | None) -> dt.datetime | None:
+    """Return the moment after which a record of the window is late; None: none ever is. Nobody
+    waited for a window that ended before the schedule's first run began (``since``)."""
+    within = schedule.deliver_within_seconds
+    if within is None or (since and window.end <= since):
+        return None
+    return window.end + dt.timedelta(seconds=within)
+
+
 def overdue(
     pipeline: Pipeline, gaps: Collection[Gap], since: dt.datetime | None, now: dt.datetime
 ) -> list[Gap]:
@@ -162,24 +171,15 @@ def delivered_late(
     pipeline: Pipeline, window: Window, report: RunReport, since: dt.datetime | None
 ) -> str | None:
     """Return the notice of a window of the schedule that this run delivered late, by the commit
-    time of its last record; None if it was in time, or there is no record, or the window ended
-    before the schedule's first run began (``since``): nobody waited for it."""
-    schedule = pipeline.schedule
+    time of its last record; None if it was in time, or there is no record. ``since``: see
+    :func:`late_after`."""
     moments = [committed_at(gate.coverage, window) for gate in report.delivery_gates]
     at = max(filter(None, moments), default=None)
-    if (
-        schedule is None
-        or schedule.deliver_within_seconds is None
-        or at is None
-        or (since is not None and window.end <= since)
-        or at <= due(schedule, 0.0, window, since)
-    ):
+    limit = late_after(pipeline.schedule, window, since) if pipeline.schedule else None
+    if at is None or limit is None or at <= limit:
         return None
-    took, within = (at - window.end).total_seconds(), schedule.deliver_within_seconds
-    return (
-        f"Late: delivered {format_duration(took)} after its window closed, not within "
-        f"{format_duration(within)}"
-    )
+    took, within = (format_duration((one - window.end).total_seconds()) for one in (at, limit))
+    return f"Late: delivered {took} after its window closed, not within {within}"
 
 
 def window_before(pipeline: Pipeline, window: Window) -> Window | None:

@@ -419,6 +419,11 @@ class Gap(Result):
     windows: int = 1
     """Number of windows of the schedule that it stands for."""
 
+    def __str__(self) -> str:
+        """Return ``too young: /logs/a.log and 2 more``."""
+        more = f" and {len(self.paths) - 1:,} more" if self.paths[1:] else ""
+        return f"{self.why}: {self.paths[0]}{more}" if self.paths else self.why
+
 
 class RunReport(StepResult):
     """Report on one run; `report.json`. The page shows nothing that is not in here. `status` and

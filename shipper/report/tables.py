@@ -207,7 +207,7 @@ def gap_table(report: RunReport) -> dict[str, Any]:
                 "Cluster": gap.cluster,
                 "Windows from/to": gap.window,
                 "Number": number(gap.windows),
-                "Why": gap.why + (f": {gap.paths[0]}" if gap.paths else ""),
+                "Why": str(gap),
             },
             "warn",
         )

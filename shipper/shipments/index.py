@@ -31,7 +31,7 @@ from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, why_system
 from shipper.report.coverage import touches
 from shipper.report.incomplete import LastRun, RecordsByDay
-from shipper.report.late import due
+from shipper.report.late import due, late_after
 from shipper.report.window_records import RecordFile, WindowRecord
 from shipper.report.window_state import (
     LATE,
@@ -143,10 +143,8 @@ class Known(BaseModel):
 
     def late_after(self, window: Window) -> dt.datetime | None:
         """Return the moment after which a record of the window is late; None: none ever is."""
-        since = self.scheduled_since
-        if self.deliver_within is None or (since and window.end <= since):
-            return None
-        return window.end + dt.timedelta(seconds=self.deliver_within)
+        of = self.schedule
+        return late_after(of, window, self.scheduled_since) if of else None
 
 
 class Index:
