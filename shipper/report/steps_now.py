@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from shipper.error_codes import code_of, with_code, without_code
+from shipper.error_codes import with_code, without_code
 from shipper.errors import StepResultError
 from shipper.report.markup import words
 from shipper.report.message import one_sentence
@@ -67,7 +67,7 @@ def _step(folder: RunFolder, step: str, began: dt.datetime | None) -> StepNow:
         step,
         found.status,
         error if found.status == "failed" else "",
-        code_of(found.error),
+        found.code,
         found.final,
         found.finished_at,
     )

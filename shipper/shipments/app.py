@@ -277,8 +277,7 @@ def _window(asked: _Question) -> dict[str, Any]:
                 cluster["cause"] = ""
         for run in found["begun"]:
             run["steps"] = [step._replace(error="", code=None) for step in run["steps"]]
-            for ship in run["ships"]:
-                ship["parked"] = []
+            run["ships"] = [ship.model_copy(update={"parked": ()}) for ship in run["ships"]]
     of_window = (found["start"], found["end"])
     may_see = asked.host.scheduler and asked.rights.may_see_runs(known.dag_id)
     runs = asked.host.scheduler.over(known, of_window) if asked.host.scheduler and may_see else ()

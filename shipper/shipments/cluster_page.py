@@ -113,7 +113,7 @@ def _running(
             continue
         figures = live(of, window_of((start, end)), run_id, cell[3])
         step = next((one for one in figures["steps"] if one.cluster == cluster and one.error), None)
-        ships = [ship for ship in figures["ships"] if ship["cluster"] == cluster]
+        ships = [ship for ship in figures["ships"] if ship.cluster == cluster]
         if not may_read(of.dag_id):
             ships, step = [], None
         found.append(

@@ -23,7 +23,7 @@ def live(known: Known, window: Window, run_id: str, began: int) -> dict[str, Any
         "run_id": run_id,
         "at": began,
         "steps": steps_now(folder, known.clusters, since),
-        "ships": [_of(ship) for name in known.clusters if (ship := _progress(folder, name))],
+        "ships": [ship for name in known.clusters if (ship := _progress(folder, name))],
     }
 
 
@@ -32,18 +32,3 @@ def _progress(folder: RunFolder, cluster: str) -> ShipProgress | None:
         return progress_of(folder, cluster)
     except (OSError, ValueError, ImportError, ShipperError):
         return None
-
-
-def _of(ship: ShipProgress) -> dict[str, Any]:
-    return {
-        "cluster": ship.cluster,
-        "at": int(ship.at.timestamp()),
-        "seconds": round((ship.at - ship.began).total_seconds()),
-        "records": ship.records,
-        "bytes": ship.bytes,
-        "records_per_second": round(ship.records_per_second),
-        "done": ship.splits_done,
-        "splits": ship.splits,
-        "seconds_left": None if ship.seconds_left is None else round(ship.seconds_left),
-        "parked": list(ship.parked),
-    }

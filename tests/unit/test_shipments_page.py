@@ -395,11 +395,11 @@ def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: Worl
         "now", ["plan"]
     )  # fmt: skip
     (ship,) = run["ships"]
-    assert (ship["cluster"], ship["records"], ship["seconds_left"], ship["parked"]) == (
+    assert (ship.cluster, ship.records, ship.seconds_left, ship.parked) == (
         "near",
         400_000,
         180,
-        ["audit.late"],
+        ("audit.late",),
     )
     window = "audit 2026-11-01T09:00:00Z/2026-11-01T10:00:00Z"
     _, page = open_window(world, window=window)
