@@ -18,7 +18,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -218,27 +217,23 @@ def validate(
         loaded = _only(loaded, config, pipeline)
     found = changes(against, config, pipeline) if against else None
     refused = checks.refused_properties(config, loaded)
-    warnings = [*loaded.warnings, *checks.source_warnings(config, loaded)]
-    answer = checks.check_notifiers(config, loaded)
-    notifiers, not_checked = ({}, answer) if isinstance(answer, str) else (answer, None)
-    wrong: dict[str, list[ConfigFault]] | None = None
+    doubtful = [fault for _, fault in checks.doubtful_sources(config, loaded)]
+    warnings = [str(warning) for warning in (*loaded.warnings, *doubtful)]
+    notifiers = checks.wrong_notifiers(config, loaded)
+    wrong = list[tuple[str, ConfigFault]]()
     if sql and loaded.pipelines:
         err.say("Spark analyses the SQL expressions …", "dim")
-        wrong = checks.sql_faults(config, loaded, pipeline, runner_python=runner_python)
-    of_pipelines = {**(wrong or {}), **notifiers}
-    faults = [
-        *loaded.faults,
-        *refused.values(),
-        *case_faults(config, loaded, pipeline),
-        *chain.from_iterable([*(wrong or {}).values(), *notifiers.values()]),
-    ]
+        wrong += checks.wrong_sql(config, loaded, pipeline, runner_python=runner_python)
+    wrong += [] if isinstance(notifiers, str) else notifiers
+    faults = [*loaded.faults, *(fault for _, fault in refused)]
+    faults += [*case_faults(config, loaded, pipeline), *(fault for _, fault in wrong)]
     checked = _Validated(
         faults=faults,
-        warnings=[str(warning) for warning in warnings],
-        pipelines=sorted(loaded.pipelines.keys() - of_pipelines.keys()),
-        clusters=sorted(loaded.clusters.keys() - refused.keys()),
-        sql_checked=wrong is not None,
-        not_checked=not_checked,
+        warnings=warnings,
+        pipelines=sorted(loaded.pipelines.keys() - {name for name, _ in wrong}),
+        clusters=sorted(loaded.clusters.keys() - {name for name, _ in refused}),
+        sql_checked=bool(sql and loaded.pipelines),
+        not_checked=notifiers if isinstance(notifiers, str) else None,
         changes=found,
     )
     if as_json:

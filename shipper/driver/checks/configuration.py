@@ -1,4 +1,5 @@
-"""Checks of `shipper validate` beyond loading. No server is asked.
+"""Checks of `shipper validate` beyond loading. No server is asked. Each yields its faults with the
+pipeline or the cluster that they are of.
 
 Importing Airflow takes seconds, and a module may do anything when it is imported, so a process of
 its own imports the notifiers. That process finds modules where Airflow finds them, and none in the
@@ -27,16 +28,18 @@ from shipper.windows.fit import misfits
 _SECONDS = 120.0
 
 
-def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> dict[str, list[ConfigFault]] | str:
-    """Import every notifier that a pipeline names. Return the faults of each pipeline that has
-    some; or the reason why notifiers could not be checked."""
+_Faults = list[tuple[str, ConfigFault]]
+
+
+def wrong_notifiers(config_dir: Path, loaded: LoadedConfig) -> _Faults | str:
+    """Import every notifier that a pipeline names. A text says why they could not be checked."""
     named = [
         (name, index, entry)
         for name, pipeline in loaded.pipelines.items()
         for index, entry in enumerate(pipeline.notify)
     ]
     if not named:
-        return {}
+        return []
     if find_spec("airflow") is None:
         return "Airflow is not installed here"
     asked = json.dumps([[entry.notifier, dict.fromkeys(entry.with_)] for _, _, entry in named])
@@ -64,35 +67,32 @@ def check_notifiers(config_dir: Path, loaded: LoadedConfig) -> dict[str, list[Co
             return f"Airflow does not start here: {last}"
         except (subprocess.TimeoutExpired, ValueError):
             return "Airflow does not answer here"
-    faults = dict[str, list[ConfigFault]]()
-    for (name, index, entry), fault in zip(named, answers, strict=True):
-        if fault:
-            found = locate(
-                config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}"
-            )
-            faults.setdefault(name, []).append(found)
-    return faults
+    return [
+        (name, locate(config_dir, name, f"notify[{index}].notifier", f"{entry.notifier}: {fault}"))
+        for (name, index, entry), fault in zip(named, answers, strict=True)
+        if fault
+    ]
 
 
-def source_warnings(config_dir: Path, loaded: LoadedConfig) -> list[ConfigFault]:
+def doubtful_sources(config_dir: Path, loaded: LoadedConfig) -> _Faults:
     """Return the entries of the pipelines' `source.path` that are allowed and most likely
     mistakes."""
     return [
-        locate(config_dir, name, "source.path", why)
+        (name, locate(config_dir, name, "source.path", why))
         for name, pipeline in loaded.pipelines.items()
         for why in misfits(pipeline)
     ]
 
 
-def refused_properties(config: Path, loaded: LoadedConfig) -> dict[str, ConfigFault]:
+def refused_properties(config: Path, loaded: LoadedConfig) -> _Faults:
     """Return librdkafka's complaint about each cluster's properties; no server is asked."""
     said = ((name, refusal(cluster)) for name, cluster in loaded.clusters.items())
-    return {name: locate_property(config, name, why) for name, why in said if why}
+    return [(name, locate_property(config, name, why)) for name, why in said if why]
 
 
-def sql_faults(
+def wrong_sql(
     config: Path, loaded: LoadedConfig, pipeline: str | None, *, runner_python: bool
-) -> dict[str, list[ConfigFault]]:
+) -> _Faults:
     """Return the faults that Spark finds in the expressions, by this very Python, so that a check
     need not trust the configuration's programs."""
     job_runner = Runner(
@@ -135,8 +135,6 @@ def sql_faults(
             code="SHIP-114",
         )
     found: dict[str, list[tuple[str, str]]] = json.loads(done.stdout)
-    return {
-        name: [locate(config, name, *fault) for fault in faults]
-        for name, faults in found.items()
-        if faults
-    }
+    return [
+        (name, locate(config, name, *fault)) for name, faults in found.items() for fault in faults
+    ]
