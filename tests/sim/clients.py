@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartiti
 
 from tests.sim.broker import Batch, Record, SimCluster, failed
 from tests.sim.primitives import Event, Future
-from tests.sim.world import World, world
+from tests.sim.world import World
 
 #: Bootstrap address → cluster of the world that runs.
 CLUSTERS: dict[str, SimCluster] = {}
@@ -51,7 +51,7 @@ class Network:
         """Send a request, and return the answer. Raises KafkaException as the broker answers, and
         Lost. ``what``: the request, if it changes something; it is then under way also when the
         client's process is killed."""
-        here = world()
+        here = World.current
         if what:
             here.pass_point(what)
         is_away = here.seconds < self.cluster.down_until or (
@@ -87,7 +87,7 @@ class Network:
 
     def _delay(self, call: Callable[[], Any], what: str) -> None:
         """Let a request arrive later."""
-        here = world()
+        here = World.current
         here.tell(f"{here.process}: {what} is delayed")
         Network.under_way += 1
         seconds = here.random.random() * self.late_seconds
@@ -97,18 +97,18 @@ class Network:
         """Log what librdkafka says of a connection."""
 
     def _lost(self, what: str) -> Lost:
-        here = world()
+        here = World.current
         here.sleep(here.random.choice((0.0, self.request_timeout)))
         self._hear("FAIL")
         return Lost(what)
 
     def _arrive_late(self, call: Callable[[], Any], what: str) -> None:
         Network.under_way -= 1
-        world().tell(f"{what} arrives late")
+        World.current.tell(f"{what} arrives late")
         try:
             call()
         except KafkaException as refused:
-            world().tell(f"{what} is refused: {refused}")
+            World.current.tell(f"{what} is refused: {refused}")
 
 
 class _Client(Network):
@@ -126,14 +126,14 @@ class _Client(Network):
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         """Return metadata. Raises KafkaException(_TRANSPORT) when the time is over."""
-        until = world().seconds + (timeout if timeout >= 0 else 60)
+        until = World.current.seconds + (timeout if timeout >= 0 else 60)
         while True:
             try:
                 return self.ask(lambda: self._metadata(topic))
             except Lost:
-                if world().seconds >= until:
+                if World.current.seconds >= until:
                     raise failed("_TRANSPORT", "Failed to get metadata", retriable=True) from None
-                world().sleep(_RETRY_SECONDS)
+                World.current.sleep(_RETRY_SECONDS)
 
     def _metadata(self, topic: str | None) -> Any:
         names = [topic] if topic else list(self.cluster.topics)
@@ -198,7 +198,7 @@ class Consumer(_Client):
         self._high = -1
         self._told_end = -1
         self._fetched: deque[Message] = deque()
-        self._asks_old_leader = world().chance(0.5)
+        self._asks_old_leader = World.current.chance(0.5)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         [self._where] = partitions
@@ -213,7 +213,7 @@ class Consumer(_Client):
         self._where = None
 
     def poll(self, timeout: float = 0) -> Message | None:
-        here = world()
+        here = World.current
         until = here.seconds + timeout
         while self._where is not None and not self._fetched:
             self._fetch()
@@ -232,7 +232,7 @@ class Consumer(_Client):
         assert self._where is not None
         topic, number = self._where.topic, self._where.partition
         is_asked = self._asks_old_leader and self.old_leaders_answer
-        is_old = is_asked or world().process.cut_off_until > world().seconds
+        is_old = is_asked or World.current.process.cut_off_until > World.current.seconds
         try:
             records, high, stable = self.ask(lambda: self._read(topic, number, is_old=is_old))
         except Lost:
@@ -255,7 +255,7 @@ class Consumer(_Client):
     def _read(self, topic: str, number: int, *, is_old: bool) -> tuple[list[Record], int, int]:
         part = self.cluster.partition(topic, number)
         end, stable = part.end, part.stable
-        if part.stale and world().seconds < part.stale[0] and is_old:
+        if part.stale and World.current.seconds < part.stale[0] and is_old:
             _, end, stable = part.stale
         if self._position == OFFSET_END:
             self._position = stable
@@ -288,24 +288,24 @@ class AdminClient(_Client):
             return found
 
         def ask() -> None:
-            until = world().seconds + timeout
+            until = World.current.seconds + timeout
             while True:
                 try:
                     found = self.ask(answers)
                     break
                 except Lost:
-                    if world().seconds >= until:
+                    if World.current.seconds >= until:
                         late = failed("_TIMED_OUT", "Timed out", retriable=True)
                         found = dict.fromkeys(futures, (None, late))
                         break
-                    world().sleep(_RETRY_SECONDS)
+                    World.current.sleep(_RETRY_SECONDS)
             for name, (result, error) in found.items():
                 if error is None:
                     futures[name].set_result(result)
                 else:
                     futures[name].set_exception(error)
 
-        world().spawn(ask, "admin")
+        World.current.spawn(ask, "admin")
         return futures
 
     def describe_topics(
@@ -425,10 +425,10 @@ class Producer(_Client):
                 self._producer, self._epoch, self._number, self._sender,
             )  # fmt: skip
             self._in_flight += len(records)
-            world().spawn(lambda b=batch, r=records: self._send(b, r), "send")
+            World.current.spawn(lambda b=batch, r=records: self._send(b, r), "send")
 
     def _send(self, batch: Batch, records: list[Any]) -> None:
-        until = world().seconds + self._patience
+        until = World.current.seconds + self._patience
         first: int | None = None
         error: KafkaError | None = None
         try:
@@ -465,22 +465,22 @@ class Producer(_Client):
             except KafkaException as error:
                 if error.args[0].name() not in ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART"):
                     raise
-                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART" and world().chance(0.5):
+                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART" and World.current.chance(0.5):
                     raise
-            if world().seconds >= until:
+            if World.current.seconds >= until:
                 raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
-            world().sleep(_RETRY_SECONDS)
+            World.current.sleep(_RETRY_SECONDS)
 
     def _hear_throttling(self, batch: Batch) -> None:
         """Hear how long the broker reads nothing more from this connection."""
         seconds = self.cluster.throttle(sum(len(each[1] or b"") for each in batch.records))
         if seconds and (told := self.settings.get("throttle_cb")):
-            self._muted_until = world().seconds + seconds
+            self._muted_until = World.current.seconds + seconds
             self._reports.append(lambda: told(SimpleNamespace(throttle_time=seconds)))
 
     def _stay_muted(self) -> None:
-        if self._muted_until > world().seconds:
-            world().sleep(self._muted_until - world().seconds)
+        if self._muted_until > World.current.seconds:
+            World.current.sleep(self._muted_until - World.current.seconds)
 
     def _add(self, where: tuple[str, int], until: float) -> None:
         while where not in self._added:
@@ -498,9 +498,9 @@ class Producer(_Client):
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
-            if world().seconds >= until:
+            if World.current.seconds >= until:
                 raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
-            world().sleep(_RETRY_SECONDS)
+            World.current.sleep(_RETRY_SECONDS)
 
     def _note(self, error: KafkaError) -> None:
         if error.name() in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_FENCED"):
@@ -521,11 +521,11 @@ class Producer(_Client):
         return count
 
     def flush(self, timeout: float = -1) -> int:
-        until = world().seconds + (timeout if timeout >= 0 else 1e9)
+        until = World.current.seconds + (timeout if timeout >= 0 else 1e9)
         self._send_all()
-        while self._in_flight and world().seconds < until:
+        while self._in_flight and World.current.seconds < until:
             self._changed.clear()
-            self._changed.wait(until - world().seconds)
+            self._changed.wait(until - World.current.seconds)
             self._serve()
         self._serve()
         return len(self)
@@ -537,7 +537,7 @@ class Producer(_Client):
     # Transactions.
 
     def init_transactions(self, timeout: float) -> None:
-        until = world().seconds + timeout
+        until = World.current.seconds + timeout
         while True:
             try:
                 self._producer, self._epoch = self.ask(
@@ -551,9 +551,9 @@ class Producer(_Client):
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
-            if world().seconds >= until:
+            if World.current.seconds >= until:
                 raise failed("_TIMED_OUT", "Failed to initialize", retriable=True)
-            world().sleep(_RETRY_SECONDS)
+            World.current.sleep(_RETRY_SECONDS)
 
     def begin_transaction(self) -> None:
         self._raise_if_broken()
@@ -576,13 +576,13 @@ class Producer(_Client):
             )
         if self._state != "open":
             raise failed("_STATE", f"the producer is {self._state}")
-        until = world().seconds + timeout
+        until = World.current.seconds + timeout
         if self._ending is None:
             future = Future()
             self._ending = commit, future
-            world().spawn(lambda: self._send_end(future, commit=commit), "end")
+            World.current.spawn(lambda: self._send_end(future, commit=commit), "end")
         try:
-            error = self._ending[1].exception(max(0.001, until - world().seconds))
+            error = self._ending[1].exception(max(0.001, until - World.current.seconds))
         except TimeoutError:
             late = "the transaction did not end in time"
             raise failed("_TIMED_OUT", late, retriable=True) from None
@@ -608,14 +608,14 @@ class Producer(_Client):
         self._stay_muted()
         while True:
             try:
-                if commit and world().chance(self.moved_coordinators):
+                if commit and World.current.chance(self.moved_coordinators):
                     self._delay(end, what)
                     raise failed("TRANSACTION_COORDINATOR_FENCED")
                 self.ask(end, what)
                 future.set_result(None)
                 return
             except Lost:
-                world().sleep(_RETRY_SECONDS)
+                World.current.sleep(_RETRY_SECONDS)
             except KafkaException as error:
                 self._note(error.args[0])
                 future.set_exception(

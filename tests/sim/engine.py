@@ -33,7 +33,7 @@ from shipper.worker.pool import LanePool
 from shipper.worker.receipt import Receipt
 from tests.sim.primitives import Future
 from tests.sim.source import HEAD_LINES, LINE_BYTES, SimSource, SourceFile, topic_of
-from tests.sim.world import Process, world
+from tests.sim.world import Process, World
 
 _SLICE = 5
 _ATTEMPTS = 4
@@ -94,12 +94,12 @@ class FilesEngine:
                 if found.id
             ]
             return Listed(named)
-        if self.source.breaks and world().chance(0.2):
+        if self.source.breaks and World.current.chance(0.2):
             raise SourceUnreachable("the listing broke off")
         start, end = (to_ms(modified.start), to_ms(modified.end)) if modified else (0, 1 << 62)
         found: dict[FileId, ListedFile] = {}
         seen = ""
-        self.source.listed_by.append(process := world().process)
+        self.source.listed_by.append(process := World.current.process)
         while page := sorted(path for path in self.source.files if path > seen)[:_PAGE]:
             for path in page:
                 file = self.source.files[path]
@@ -178,8 +178,8 @@ class FilesEngine:
         file = self.source.files.get(planned.path)  # once it is open, it may be renamed
         if file is not None and file.packed:
             end = file.lines
-        is_cut_off = self.source.breaks and world().chance(0.1)
-        if is_cut_off or (self.source.breaks and world().chance(0.05)):
+        is_cut_off = self.source.breaks and World.current.chance(0.1)
+        if is_cut_off or (self.source.breaks and World.current.chance(0.05)):
             end -= 3
             self.source.is_misread |= not is_cut_off
         while True:
@@ -212,7 +212,7 @@ class BoundedPool(LanePool):
     _largest = 0
 
     def __init__(self, options: LaneOptions, *arguments: Any, **named: Any) -> None:
-        if world().seed % 2:
+        if World.current.seed % 2:
             options = replace(options, parking_bytes=_PARKED_BYTES)
         super().__init__(options, *arguments, **named)
 
@@ -225,7 +225,7 @@ class BoundedPool(LanePool):
         most = (self.lanes_count + 2) * self._largest + self.options.parking_bytes
         if held > most:
             error = MemoryError(f"a pool holds {held} bytes, and may hold {most}")
-            world().failures.append(("pool", error))
+            World.current.failures.append(("pool", error))
 
 
 class SimJob:
@@ -262,7 +262,7 @@ class SimJob:
 
     def _attempt(self, task: int, attempt: int) -> Receipt | Exception:
         """Run one attempt; give it up for lost when its process is dead, or does not answer."""
-        here = world()
+        here = World.current
         process = Process(f"{self._engine.name}.{self._cluster.name}.task{task}.{attempt}")
         self._engine.hurt(process)
         answer: Future = Future()
@@ -297,7 +297,7 @@ class SimJob:
         """Yield what the worker sees of a task's pieces. Where the JVM's reader fails, the stream
         ends; Spark fails the attempt only after the worker."""
         for number, piece in enumerate(self._pieces[task :: self._tasks]):
-            if len(reports) < number and self._engine.source.breaks and world().chance(0.5):
+            if len(reports) < number and self._engine.source.breaks and World.current.chance(0.5):
                 return
             yield from self._engine.batches(piece, piece.split, reports)
 

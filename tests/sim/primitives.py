@@ -13,11 +13,11 @@ from typing import Any
 from greenlet import GreenletExit
 
 from shipper import runtime
-from tests.sim.world import EPOCH, Fiber, Stuck, World, world
+from tests.sim.world import EPOCH, LOOK_SECONDS, Fiber, Stuck, World
 
 
 def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None or timeout < 0 else world().seconds + timeout
+    return None if timeout is None or timeout < 0 else World.current.seconds + timeout
 
 
 class Waiters:
@@ -29,17 +29,18 @@ class Waiters:
         self._fibers: list[Fiber] = []
 
     def wait(self, until: float | None) -> bool:
-        here = world()
+        here = World.current
         fiber = here.fiber
         self._fibers.append(fiber)
-        woken = here.wait(until)
-        if not woken and fiber in self._fibers:
+        if here.wait(until):
+            return True
+        if fiber in self._fibers:
             self._fibers.remove(fiber)
-        return woken
+        return False
 
     def wake(self, count: int | None = None) -> None:
         here = World.current
-        while self._fibers and count != 0 and here is not None:
+        while self._fibers and count != 0 and not here.over:
             fiber = self._fibers.pop(0)
             if fiber.process.dead or fiber.done or fiber.ready:
                 continue
@@ -55,8 +56,11 @@ class Lock:
         self._waiters = Waiters()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        here = world()
-        here.give_way()
+        here = World.current
+        if here.gives_way:
+            here.give_way()
+        elif here.over:
+            raise GreenletExit
         if self._owner is not None:
             until = _deadline(timeout)
             while self._owner is not None:
@@ -87,7 +91,7 @@ class RLock(Lock):
         self._depth = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if self._owner is not world().fiber and not super().acquire(blocking, timeout):
+        if self._owner is not World.current.fiber and not super().acquire(blocking, timeout):
             return False
         self._depth += 1
         return True
@@ -122,7 +126,7 @@ class Condition:
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         until = _deadline(timeout)
         while not (found := predicate()):
-            left = None if until is None else until - world().seconds
+            left = None if until is None else until - World.current.seconds
             if left is not None and left <= 0:
                 break
             self.wait(left)
@@ -155,35 +159,44 @@ class Event:
     def wait(self, timeout: float | None = None) -> bool:
         until = _deadline(timeout)
         while not self._set:
-            if until is not None and world().seconds >= until:
+            if until is not None and World.current.seconds >= until:
                 break
             self._waiters.wait(until)
         return self._set
 
 
 class Queue:
+    """As no call gives way while it has changed something, there is no lock."""
+
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize = maxsize
         self._items: deque[Any] = deque()
-        self._changed = Condition()
+        self._waiters = Waiters()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        with self._changed:
-            if not self._changed.wait_for(
-                lambda: not self.maxsize or len(self._items) < self.maxsize,
-                timeout if block else 0.0,
-            ):
-                raise Full
-            self._items.append(item)
-            self._changed.notify_all()
+        most = self.maxsize
+        if not self._wait_for(lambda: not most or len(self._items) < most, block, timeout):
+            raise Full
+        self._items.append(item)
+        self._waiters.wake()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._items, timeout if block else 0.0):
-                raise Empty
-            item = self._items.popleft()
-            self._changed.notify_all()
-            return item
+        if not self._wait_for(lambda: self._items, block, timeout):
+            raise Empty
+        item = self._items.popleft()
+        self._waiters.wake()
+        return item
+
+    def _wait_for(self, can: Callable[[], object], block: bool, timeout: float | None) -> bool:
+        here = World.current
+        here.give_way()
+        until = _deadline(timeout if block else 0.0)
+        while not can():
+            if until is not None and here.seconds >= until:
+                return False
+            self._waiters.wait(until)
+            here.give_way()
+        return True
 
     def get_nowait(self) -> Any:
         return self.get(block=False)
@@ -215,7 +228,7 @@ class Thread:
         self._ended = Event()
 
     def start(self) -> None:
-        self._fiber = world().spawn(self._run, self.name)
+        self._fiber = World.current.spawn(self._run, self.name)
 
     def _run(self) -> None:
         try:
@@ -223,11 +236,10 @@ class Thread:
         except GreenletExit:
             raise
         except BaseException as error:
-            if World.current is not None and not World.current.over:
+            if not World.current.over:
                 World.current.failures.append((self.name, error))
         finally:
-            if World.current is not None:
-                self._ended.set()
+            self._ended.set()
             del self._target, self._args, self._kwargs  # cycles are freed late
 
     def run(self) -> None:
@@ -390,8 +402,16 @@ def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Ite
             changed.wait()
 
 
+def _monotonic() -> float:
+    here = World.current
+    if here.over:
+        raise GreenletExit
+    here.seconds += LOOK_SECONDS
+    return here.seconds
+
+
 def _time() -> float:
-    return EPOCH + world().now() + getattr(world().process, "clock_ahead", 0.0)
+    return EPOCH + _monotonic() + World.current.process.clock_ahead
 
 
 def _now() -> dt.datetime:
@@ -403,11 +423,11 @@ class _Current:
 
     @property
     def ident(self) -> int:
-        return id(world().fiber)
+        return id(World.current.fiber)
 
     @property
     def name(self) -> str:
-        return world().fiber.name
+        return World.current.fiber.name
 
 
 #: Name in shipper.runtime → what stands in for it.
@@ -424,16 +444,16 @@ STAND_INS: dict[str, Any] = {
     "Timer": Timer,
     "as_completed": as_completed,
     "current_thread": _Current,
-    "get_ident": lambda: id(world().fiber),
+    "get_ident": lambda: id(World.current.fiber),
     "main_thread": _Current,
-    "monotonic": lambda: world().now(),
+    "monotonic": _monotonic,
     "now": _now,
     "process_time": lambda: 0.0,
-    "sleep": lambda seconds: world().sleep(seconds),
+    "sleep": lambda seconds: World.current.sleep(seconds),
     "threads": lambda: [],
     "time": _time,
     "time_ns": lambda: int(_time() * 1e9),
-    "token_hex": lambda size=32: world().random.randbytes(size).hex(),
+    "token_hex": lambda size=32: World.current.random.randbytes(size).hex(),
 }
 
 

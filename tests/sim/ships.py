@@ -27,6 +27,7 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
+from shipper.ledger import codec
 from shipper.ledger.codec import decode_sound
 from shipper.ledger.fold import ChunkOfSplit, Chunks, Invalidated, covered
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkValue, Invalidation, InvalidationKey
@@ -49,7 +50,7 @@ TOPICS = ("logs.a", "logs.b")
 START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 _HOUR = Window(START, START + dt.timedelta(hours=1))
 _MOST_SECONDS = 8_000.0
-_PIPE = MemoryFileSystem.pipe_file
+_PIPE, _READ = MemoryFileSystem.pipe_file, codec._Kind.read
 #: Number of a run → chance that its driver, or a task, is struck at a point of the protocol. The
 #: first run stops, the next one dies while it takes over, and another one takes over from both.
 _RISKS = ((0.3, 0.8), (0.6, 0.3), (0.1, 0.1))
@@ -763,14 +764,20 @@ def shown(lines: Counter[bytes]) -> str:
 
 
 def _tell(text: str) -> None:
-    if World.current is not None:
+    if not World.current.over:
         World.current.tell(f"says: {text}")
 
 
 def _piped(self: MemoryFileSystem, *given: Any, **more: Any) -> None:
     _PIPE(self, *given, **more)
-    if World.current is not None:
+    if not World.current.over:
         World.current.pass_point("store")
+
+
+@functools.lru_cache(4096)
+def _read_once(kind: Any, value: bytes) -> Any:
+    """Parse a value of the ledger; a history reads each of them some ten times."""
+    return _READ(kind, value)
 
 
 def play(world: World, habits: Habits | None = None) -> None:
@@ -787,6 +794,7 @@ def play_history(world: World, history: Callable[[], History]) -> None:
         *clients.places(),
         (task, "LanePool", BoundedPool),
         (MemoryFileSystem, "pipe_file", _piped),
+        (codec._Kind, "read", lambda kind, value: _read_once(kind, value)),
         *((module, "say", _tell) for module in (plan_step, ledger_progress, run_module, ship_step)),
     ]
     # A line is as long as a real head.
