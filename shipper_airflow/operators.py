@@ -36,7 +36,7 @@ from shipper_airflow.dags.build import (
     read_catalog,
     tell_of_run,
 )
-from shipper_airflow.dags.faults import LastGood
+from shipper_airflow.dags.last_good import LastGood
 from shipper_airflow.dags.notice import check_notifiers
 from shipper_airflow.dags.task_operators import PARAMS, WholeRun
 from shipper_airflow.place import config_dir

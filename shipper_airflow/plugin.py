@@ -9,6 +9,10 @@ from typing import Any
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+# Airflow forks a process for each parse and for each task off one that has loaded the plugin. What
+# they all need is imported once, here. In a fork it also has the collector go through all that
+# Airflow has imported: 0.35 CPU s for each file and parse in place of 0.1.
+import shipper.config.load  # noqa: F401
 from shipper_airflow.deadline import WindowClosed
 from shipper_airflow.timetable import EveryWindow, Windows
 

