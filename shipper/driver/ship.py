@@ -221,6 +221,8 @@ class ClusterShip:
         self._originals: Originals = {}
         self._at_end: Takeover | None = None
         """The ledger after this ship; None: not read yet."""
+        self._stayed: runtime.Future[dict[str, str | None]] | None = None
+        """The topics' ids after this ship; None: not asked yet."""
         self._earlier: dict[str, SentToTopic] = {}
         """Return topic → what earlier attempts of this very run sent there."""
 
@@ -303,7 +305,7 @@ class ClusterShip:
         same, and the delivery gate looks again."""
         known = self._incarnations.topic_ids
         try:
-            present = self._client.present_ids(known)
+            present = self._stayed.result() if self._stayed else self._client.present_ids(known)
             if all(present.get(topic, topic_id) == topic_id for topic, topic_id in known.items()):
                 return
             lost = judge(
@@ -551,7 +553,13 @@ class ClusterShip:
     def _check_that_all_is_there(self, left: Decisions, taken: Takeover) -> None:
         """Check that the ledger says that each file is complete: a ship is green only then,
         whatever the tasks said."""
-        with self._context.phases("reading the ledger"):
+        self._lease.end()
+        with (
+            self._context.phases("reading the ledger"),
+            runtime.ThreadPoolExecutor(1, thread_name_prefix="topic ids") as meanwhile,
+        ):
+            known = self._incarnations.topic_ids
+            self._stayed = meanwhile.submit(self._client.present_ids, known)
             self._at_end = now = taken.read_on(self._ledger)
         self._result.ledger_end = now.chunks_end
         still = self._decide(now).left

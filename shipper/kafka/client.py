@@ -170,7 +170,7 @@ class ClusterClient(ClusterAdmin):
         start: int,
         *,
         wait_seconds: float | None,
-        least_end: int = 0,
+        least_end: Callable[[], int] = lambda: 0,
     ) -> list[LogRecord]:
         """Return committed records from ``start`` on; see :meth:`batches`."""
         return list(
@@ -188,7 +188,7 @@ class ClusterClient(ClusterAdmin):
         start: int,
         *,
         wait_seconds: float | None,
-        least_end: int = 0,
+        least_end: Callable[[], int] = lambda: 0,
     ) -> Generator[list[LogRecord]]:
         """Yield committed records from ``start`` on, some thousands at a time. No group keeps the
         last-read position.
@@ -197,8 +197,9 @@ class ClusterClient(ClusterAdmin):
         transactions before it. Raise OutcomeUnknown if nothing more could be read for so long. With
         None, read what is readable at once, which is enough for a plan.
 
-        A stale leader answers with old records and an old end. ``least_end`` is a lower bound of
-        the end, known from an earlier write. It holds with ``wait_seconds``.
+        A stale leader answers with old records and an old end. ``least_end`` returns a lower bound
+        of the end, known from a write; asked with ``wait_seconds``, once something was read, and
+        may wait until the write is acknowledged.
         """
         for messages in self._messages(
             topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
@@ -227,7 +228,7 @@ class ClusterClient(ClusterAdmin):
         start: int,
         *,
         wait_seconds: float | None,
-        least_end: int = 0,
+        least_end: Callable[[], int] = lambda: 0,
     ) -> Iterator[list[Message]]:
         reader = self._reader(topic, partition)
         with reader.lock:
@@ -252,7 +253,7 @@ class ClusterClient(ClusterAdmin):
         topic: str,
         partition: int,
         wait_seconds: float | None,
-        least_end: int,
+        least_end: Callable[[], int],
     ) -> Iterator[list[Message]]:
         """Yield messages up to the end. The first answer comes after this call, so its high
         watermark lies after all that was acknowledged before, if the answering broker is still the
@@ -274,7 +275,8 @@ class ClusterClient(ClusterAdmin):
                 else:
                     raise self._failed(f"cannot read {name}", to_fault(error, topic))
             if target < 0 <= position:
-                target = max(least_end, int(consumer.get_watermark_offsets(where, cached=True)[1]))
+                high = consumer.get_watermark_offsets(where, cached=True)[1]
+                target = max(int(high), least_end() if wait_seconds is not None else 0)
                 deadline = runtime.monotonic() + patience
             if entries:
                 yield entries

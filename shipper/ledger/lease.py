@@ -15,7 +15,7 @@ from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
-from shipper.ledger.records import MOST_LEASE_SECONDS, Lease
+from shipper.ledger.records import CONTROL, MOST_LEASE_SECONDS, Lease
 from shipper.types import EncodedRecord
 
 log = logging.getLogger("shipper.lease")
@@ -72,6 +72,8 @@ class HeldLease:
         self._say = say
         self._stop = runtime.Event()
         self._keeper = runtime.Thread(target=self._keep, name="lease", daemon=True)
+        self._lost: runtime.Future[bool] = runtime.Future()
+        """True if a later attempt holds the lease by now; known once it is not renewed any more."""
         self.control: Control | None = None
         """The control partition as it was when the lease was ours; None before. A far cluster is
         not asked twice."""
@@ -90,8 +92,8 @@ class HeldLease:
         deadline, told, next_word = began + self._wait_seconds, "", began
         watched = _Watched()
         while True:
-            self._write(self._claim)
-            self.control = self._ledger.look(CONTROL_NOW)
+            with self._ledger.writing({CONTROL: [self._encoded(self._claim)]}):
+                self.control = self._ledger.look(CONTROL_NOW)
             holder = self.control.holder(self._claim.run_id, watched.lapsed(self.control))
             if holder is None or holder.run_id == self._claim.run_id:
                 break
@@ -119,15 +121,19 @@ class HeldLease:
     def held(self) -> EncodedRecord:
         """Return the record that confirms the claim, for readers of the ledger; it is written with
         the run's next records."""
-        return encode_lease(self._ledger.pipeline, replace(self._claim, held=True))
+        return self._encoded(replace(self._claim, held=True))
+
+    def end(self) -> None:
+        """Renew the lease no more: nothing will be sent. Leaving the ``with`` block then waits for
+        one answer less."""
+        self._stop.set()
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._keeper.join()
+        self.end()
         try:
             # The lease is the run's, not the attempt's: a later attempt that has taken over holds
             # it under the same key.
-            if not self._taken_over():
+            if not self._lost.result():
                 self._write(None)
         except ShipperError as late:
             log.warning(
@@ -148,11 +154,21 @@ class HeldLease:
             and self._ledger.look(CONTROL_NOW).generation > self.generation
         )
 
+    def _encoded(self, lease: Lease) -> EncodedRecord:
+        return encode_lease(self._ledger.pipeline, lease)
+
     def _write(self, lease: Lease | None) -> None:
-        record = encode_lease(self._ledger.pipeline, lease or self._claim)
+        record = self._encoded(lease or self._claim)
         self._ledger.write_control([record if lease else record._replace(value=None)])
 
     def _keep(self) -> None:
+        self._renew()
+        try:
+            self._lost.set_result(self._taken_over())
+        except Exception as error:
+            self._lost.set_exception(error)
+
+    def _renew(self) -> None:
         """Renew the lease until stopped. Every error is retried: if the keeper ended, the lease
         would lapse, and nobody would hear of a later run."""
         refused_at, pause = 0.0, self._claim.seconds / 3

@@ -9,9 +9,9 @@ There are two ways to ask the same questions:
 * :meth:`LedgerLog.decide` for whoever then sends, or leaves something out. A broker that was
   replaced as a partition's leader and does not know it yet (it was paused, or cut off from the
   others) answers with what it had then; but it cannot acknowledge a record. So ``decide`` writes a
-  record first and reads until it meets that record, whoever answers (docs/adr/0027). It waits for
-  the ledger as long as `delivery.metadata_wait` allows for any topic, and reads only what is new
-  since it was last asked.
+  record and reads until it meets that record, whoever answers (docs/adr/0027). Both go out at once:
+  where the read begins does not matter. It waits for the ledger as long as `delivery.metadata_wait`
+  allows for any topic, and reads only what is new since it was last asked.
 * :meth:`LedgerLog.look` for plans, people and pictures. It writes nothing and waits for nobody.
 """
 
@@ -212,6 +212,8 @@ class LedgerLog:
         self._keys, self._keys_end = CommittedKeys(), 0
         self._least_ends = dict.fromkeys(range(PARTITIONS), 0)
         """Partition → lower bound of its end, from records written to it."""
+        self._being_written: list[tuple[int, runtime.Future[list[int]]]] = []
+        """Writes under way, each with its partition."""
         self.ack_seconds: float | None = None
         """Shortest time in which a write was acknowledged; None: nothing was written."""
         self._seen: int | None = None
@@ -286,14 +288,12 @@ class LedgerLog:
         began, pause = runtime.monotonic(), _FIRST_PAUSE_SECONDS
         while True:
             try:
-                self._write_barriers(
-                    [
-                        part
-                        for part in question.partitions
-                        if after is None or part != after.partition
-                    ]
-                )
-                with self._named():
+                barriers = {
+                    part: [_BARRIER]
+                    for part in question.partitions
+                    if after is None or part != after.partition
+                }
+                with self.writing(barriers), self._named():
                     return Decided(question.answer(self, self._patience.transactions))
             except (ClusterError, OutcomeUnknown) as error:
                 refused = type(error) is ClusterRefuses
@@ -319,17 +319,33 @@ class LedgerLog:
         caller is to stop."""
         self._hurried.set()
 
-    def _write_barriers(self, partitions: Sequence[int]) -> None:
-        """Write barriers to all partitions at once: each takes some time on a far cluster."""
-        if len(partitions) < 2:
-            for partition in partitions:
-                self._append(partition, [_BARRIER])
-            return
-        with runtime.ThreadPoolExecutor(len(partitions), thread_name_prefix="barrier") as together:
-            for done in [
-                together.submit(self._append, partition, [_BARRIER]) for partition in partitions
-            ]:
-                done.result()
+    @contextmanager
+    def writing(self, records: Mapping[int, Iterable[EncodedRecord]]) -> Iterator[None]:
+        """Write records, by partition, while the ``with`` block reads: each takes a round trip. A
+        read that waits meets them. Raises the fault of a write, whatever the block raises."""
+        with runtime.ThreadPoolExecutor(PARTITIONS, thread_name_prefix="write") as together:
+            begun = [
+                (partition, together.submit(self._append, partition, several))
+                for partition, several in records.items()
+            ]
+            with self._ends_lock:
+                self._being_written = [*self._being_written, *begun]
+            try:
+                yield
+            finally:
+                with self._ends_lock:
+                    self._being_written = [one for one in self._being_written if one not in begun]
+                for _, done in begun:
+                    done.result()
+
+    def _least_end(self, partition: int) -> int:
+        """Return the offset up to which a read that waits must go, once all is written that is
+        being written. Whoever writes hears of faults."""
+        with self._ends_lock:
+            begun = [done for each, done in self._being_written if each == partition]
+        for done in begun:
+            done.exception()
+        return self._least_ends[partition]
 
     def exists(self) -> bool:
         """Return True if the topic exists. Raises ClusterError if it is there but cannot serve as a
@@ -566,10 +582,13 @@ class LedgerLog:
         self, partition: int, start: int, wait_seconds: float | None
     ) -> Generator[list[LogRecord]]:
         """See ClusterClient.batches. What this process wrote is in there."""
-        least_end = self._least_ends[partition]
         with self._there():
             yield from self._client.batches(
-                self.topic, partition, start, wait_seconds=wait_seconds, least_end=least_end
+                self.topic,
+                partition,
+                start,
+                wait_seconds=wait_seconds,
+                least_end=lambda: self._least_end(partition),
             )
 
     @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from shipper.errors import OutcomeUnknown
 from shipper.kafka.admin import LogFacts, TopicIds
@@ -89,7 +89,7 @@ class MemoryLog:
         start: int,
         *,
         wait_seconds: float | None,
-        least_end: int = 0,
+        least_end: Callable[[], int] = lambda: 0,
     ) -> list[LogRecord]:
         return [
             record
@@ -106,10 +106,11 @@ class MemoryLog:
         start: int,
         *,
         wait_seconds: float | None,
-        least_end: int = 0,
+        least_end: Callable[[], int] = lambda: 0,
     ) -> Generator[list[LogRecord]]:
+        least = least_end() if wait_seconds is not None else 0
         open_from, old_end = self._open_from[partition], self._old_ends[partition]
-        if old_end is not None and (wait_seconds is None or least_end <= old_end):
+        if old_end is not None and least <= old_end:
             open_from = min(old_end, self._ends[partition] if open_from is None else open_from)
         found = [
             r

@@ -37,10 +37,11 @@ _RECORDS = 2000  # 2 files of a split: one transaction
 #: on a busy machine.
 _MOST = {
     "asking the cluster": 9 + 1,
-    "waiting for the lease": 2 + 1,
-    "taking over": 7 + 1,
-    "shipping": 18 + 2,
-    "releasing the lease": 2 + 1,
+    "waiting for the lease": 1 + 1,
+    "taking over": 6 + 1,
+    "shipping": 17 + 2,
+    "reading the ledger": 2 + 1,
+    "releasing the lease": 1 + 1,
 }
 _unique = itertools.count(1)
 

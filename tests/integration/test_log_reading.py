@@ -39,7 +39,7 @@ class Log:
         return [
             record.value
             for record in self.reader.read(
-                self.topic, 0, start, wait_seconds=wait_seconds, least_end=least_end
+                self.topic, 0, start, wait_seconds=wait_seconds, least_end=lambda: least_end
             )
         ]
 

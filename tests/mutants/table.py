@@ -137,16 +137,8 @@ MUTANTS = (
         "no-barrier",
         _BARRIER,
         "shipper/ledger/log.py",
-        (
-            "                self._write_barriers(\n"
-            "                    [\n"
-            "                        part\n"
-            "                        for part in question.partitions\n"
-            "                        if after is None or part != after.partition\n"
-            "                    ]\n"
-            "                )\n"
-        ),
-        "",
+        "                with self.writing(barriers), self._named():\n",
+        "                with self._named():\n",
         "tests/unit/test_deciding_read.py::test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_decides",
     ),
     Mutant(

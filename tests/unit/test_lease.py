@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ from shipper.ledger import lease as module
 from shipper.ledger.codec import encode_lease
 from shipper.ledger.control import Control
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.records import Lease
+from shipper.ledger.records import CONTROL, Lease
 from shipper.types import LogRecord
 
 
@@ -34,6 +36,11 @@ class Ledger:
 
     def write_control(self, records: list[tuple[bytes, bytes | None]]) -> None:
         self.written += [value for _, value in records]
+
+    @contextmanager
+    def writing(self, records: dict[int, list[tuple[bytes, bytes | None]]]) -> Iterator[None]:
+        self.write_control(records[CONTROL])
+        yield
 
 
 @pytest.mark.parametrize(("later", "released"), [(7, True), (8, False)])
