@@ -9,6 +9,7 @@ is found is not found any more.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.abc
 import importlib.machinery
 import itertools
@@ -22,9 +23,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
+import pytest
+
 from tests.mutants.table import MUTANTS
 from tests.mutants.trial import Mutant, MutantDrifted
-from tests.sim.rules import NOT_MET, PAST, RULES, TOGETHER
+from tests.sim.rules import NOT_MET, PAST, RULES, SCRIPTED, TOGETHER
 
 TABLE = Path(__file__).with_name("power.md")
 #: Where the simulated world runs the code.
@@ -35,7 +38,8 @@ _HEAD = """# What the simulated world finds
 `python -m tests.sim.power --write` wrote this table: it removes one rule at a time, of
 `tests/mutants`, of `model/` or of `tests/sim/rules.py`, and plays seeds until one breaks a promise.
 
-A rule without a seed is one that no seed has found yet.
+Instead of a seed there may be the test of a scripted course. A rule without either is one that
+nothing has found yet.
 
 | rule | of the past | seed | what it breaks |
 |---|---|---|---|
@@ -101,12 +105,12 @@ def kept() -> dict[str, Found]:
     return {name: Found(name, seed, what) for name, _, seed, what in cells[1:]}
 
 
-def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, int | str]]:
     """Yield the seed that was kept, and then ``most`` of each kind in turn; of lanes, which are
     short, more."""
     if first:
         kind, number = first.split()
-        yield kind, int(number)
+        yield kind, int(number) if number.isdecimal() else number
     next_ones = {kind: itertools.count() for kind in kinds}
     for _ in range(most):
         for kind in kinds:
@@ -117,17 +121,18 @@ def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, i
 def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
     """Play seeds without the rule. In a process of its own."""
     before = kept().get(rule.name, Found(rule.name, "", ""))
+    if rule.name in SCRIPTED:
+        before = Found(rule.name, SCRIPTED[rule.name], "")
     sys.meta_path.insert(0, _Without(rule))
     if rule.name in TOGETHER:
         sys.meta_path.insert(0, _Without(TOGETHER[rule.name]))
     from tests.sim.__main__ import KINDS
-    from tests.sim.world import World
 
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
     for kind, number in _seeds(before.seed, most, kinds or list(KINDS)):
         try:
-            KINDS[kind](World(number))
-        except Exception as error:
+            _play(kind, number)
+        except (Exception, pytest.fail.Exception) as error:
             text = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")[:110]
             if any(broken in text for broken in ("AttributeError", "NameError", "TypeError")):
                 raise MutantDrifted(f"{rule.name} met broken code: {text}") from error
@@ -137,16 +142,24 @@ def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
 
 def _is_sound(found: Found) -> bool:
     """Return True if a seed breaks no promise while its rule is there. In a process of its own."""
+    logging.getLogger("shipper").setLevel(logging.CRITICAL)
+    [seed] = _seeds(found.seed, 0, ())
+    try:
+        _play(*seed)
+    except (Exception, pytest.fail.Exception):
+        return False
+    return True
+
+
+def _play(kind: str, number: int | str) -> None:
+    """Play a seed, or the scripted course ``number`` of the module ``kind``."""
     from tests.sim.__main__ import KINDS
     from tests.sim.world import World
 
-    logging.getLogger("shipper").setLevel(logging.CRITICAL)
-    kind, number = found.seed.split()
-    try:
-        KINDS[kind](World(int(number)))
-    except Exception:
-        return False
-    return True
+    if isinstance(number, int):
+        KINDS[kind](World(number))
+    else:
+        getattr(importlib.import_module(f"tests.sim.{kind}"), number)()
 
 
 def _written(results: Mapping[str, Found]) -> str:

@@ -259,6 +259,29 @@ TOGETHER = {
     ),
 }
 
+#: Rule that needs one certain course → module and test that script it.
+SCRIPTED = {
+    "right-read-before-opening": "test_rules"
+    " test_a_read_that_began_before_a_lane_was_open_says_nothing_about_it",
+    "right-covers-later-openings": "test_rules"
+    " test_a_read_covers_no_lane_that_was_opened_before_its_answer",
+    "lanes-seen-before-the-announcement-alone": "test_rules"
+    " test_lanes_of_a_run_that_came_before_the_announcement_are_fenced",
+    "fences-own-lanes-only": "test_rules"
+    " test_lanes_are_fenced_although_a_run_between_announced_itself_and_died",
+    "forgotten-before-fenced": "test_rules"
+    " test_lanes_are_fenced_although_a_run_between_announced_itself_and_died",
+    "archive-without-fencing": "test_rules test_an_archive_fences_the_lanes_of_runs",
+    "latest-invalidation-counts": "test_rules"
+    " test_an_invalidation_that_comes_late_brings_no_chunk_back",
+    "latest-announcement-has-the-right": "test_rules"
+    " test_an_attempt_that_announces_itself_late_has_no_right",
+    "attempt-announced-after-opening": "test_rules"
+    " test_a_later_attempt_fences_nobody_before_it_has_announced_itself",
+    "second-scan-without-the-right": "test_superseded"
+    " test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again",
+}
+
 #: Fault of the past, by its name in reviews and decisions → the rules whose removal brings it back.
 PAST = {
     "A1": "right-of-an-archive-is-looked-at",
