@@ -24,7 +24,7 @@ class Outcome:
     """What a run of the course left."""
 
     def __init__(self, code: int, folder: RunFolder, ships: list[ShipResult]) -> None:
-        self.code, self._folder = code, folder
+        self.code, self._folder, self.ships = code, folder, ships
         self.sent = sum(each.delivered for each in ships)
         """Records that the run delivered."""
 

@@ -278,6 +278,18 @@ SCRIPTED = {
     " test_an_attempt_that_announces_itself_late_has_no_right",
     "attempt-announced-after-opening": "test_rules"
     " test_a_later_attempt_fences_nobody_before_it_has_announced_itself",
+    "ids-from-before-the-read": "test_rules"
+    " test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one",
+    "early-look-confirms": "test_rules"
+    " test_a_look_at_ids_that_began_before_the_records_confirms_none",
+    "topic-hides-archive": "test_rules"
+    " test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive",
+    "later-result-overwritten": "test_rules"
+    " test_an_attempt_that_wakes_up_writes_over_no_later_result",
+    "limit-of-all-lanes-compared": "test_rules"
+    " test_a_batch_that_was_built_by_an_old_limit_holds_no_record_that_is_too_large",
+    "gates-outlive-their-ledger": "test_rules"
+    " test_a_gate_that_closed_is_not_counted_again_by_another_ledger",
     "second-scan-without-the-right": "test_superseded"
     " test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again",
 }
