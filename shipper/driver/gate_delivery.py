@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.driver.context import RunContext
 from shipper.driver.earlier_gates import EarlierGates
@@ -131,13 +132,17 @@ def _read(
     context: RunContext, files: Sequence[PlannedFile], shipped: ShipResult, log: LedgerLog
 ) -> tuple[Chunks, LedgerFigures, list[RecreatedTopic]]:
     """Return what the ledger has of the files, its figures, and the topics made anew since."""
-    state = log.look(ask_state([file.path for file in files]), wait_seconds=_LEDGER_WAIT_SECONDS)
+    client = context.connections(shipped.cluster).client
+    with runtime.ThreadPoolExecutor(1, thread_name_prefix="topic ids") as meanwhile:
+        present = meanwhile.submit(client.present_ids, shipped.topic_ids)
+        paths = [file.path for file in files]
+        state = log.look(ask_state(paths), wait_seconds=_LEDGER_WAIT_SECONDS)
     # Records that the ship has sent again count once. Records lost since are in the sums, and
     # named.
     gone = {topic: frozenset(ids) for topic, ids in shipped.gone_topic_ids.items()}
     chunks = without(state.chunks, gone)
-    client = context.connections(shipped.cluster).client
-    lost = judge(client, chunks, {file.id for file in files}).named()
+    wanted = {file.id for file in files}
+    lost = judge(client, chunks, wanted, present=present.result()).named()
     # An overwritten file that is left alone is not the file that the ledger knows by its name, size
     # and time.
     others = chunks.overwritten(etags_of(files))

@@ -330,9 +330,15 @@ class ClusterClient(ClusterAdmin):
             if heard.why:
                 raise KafkaFault("_UNSUPPORTED_FEATURE", heard.why)
 
-    def append(self, topic: str, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Iterable[EncodedRecord],
+        sent: Callable[[], object] = lambda: None,
+    ) -> list[int]:
         """Write records outside any transaction, acknowledged by all in-sync replicas; return their
-        offsets.
+        offsets. ``sent`` is called before each wait for acknowledgements.
 
         Waits for a topic or leader that brokers do not know yet. Raises ClusterError if a record
         was rejected (ClusterRefuses if waiting does not change that), and OutcomeUnknown if it is
@@ -341,7 +347,7 @@ class ClusterClient(ClusterAdmin):
         left, offsets = list(records), list[int]()
         give_up_at = runtime.monotonic() + self._timeout
         while True:
-            written = self._write(topic, partition, left)
+            written = self._write(topic, partition, left, sent)
             first = written.first
             offsets, left = offsets + first, left[len(first) :]
             if not left:
@@ -354,7 +360,13 @@ class ClusterClient(ClusterAdmin):
             runtime.sleep(_POLL_SECONDS)
             self._look_up(topic)
 
-    def _write(self, topic: str, partition: int, records: Sequence[EncodedRecord]) -> _Written:
+    def _write(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[EncodedRecord],
+        sent: Callable[[], object],
+    ) -> _Written:
         """Try once. After a fatal error the producer is thrown away, and the next try has another
         one."""
         producer = self._log_producer(topic)
@@ -364,6 +376,7 @@ class ClusterClient(ClusterAdmin):
                 self._queue(producer, written, topic, partition, key, value)
                 if written.fault:
                     break
+            sent()
             # A record without acknowledgement fails after the timeout; librdkafka looks for such
             # records once a second.
             call(producer.flush, self._timeout + 5)

@@ -324,9 +324,19 @@ class LedgerLog:
         """Write records, by partition, while the ``with`` block reads: each takes a round trip. A
         read that waits meets them. Raises the fault of a write, whatever the block raises."""
         with runtime.ThreadPoolExecutor(PARTITIONS, thread_name_prefix="write") as together:
+
+            def begin(
+                partition: int, several: Iterable[EncodedRecord]
+            ) -> runtime.Future[list[int]]:
+                # A fetch that comes before the record finds nothing, and takes two round trips.
+                sent = runtime.Event()
+                done = together.submit(self._append, partition, several, sent.set)
+                done.add_done_callback(lambda _: sent.set())
+                sent.wait()
+                return done
+
             begun = [
-                (partition, together.submit(self._append, partition, several))
-                for partition, several in records.items()
+                (partition, begin(partition, several)) for partition, several in records.items()
             ]
             with self._ends_lock:
                 self._being_written = [*self._being_written, *begun]
@@ -752,10 +762,15 @@ class LedgerLog:
         """Write records to the control partition. Raises ClusterError, OutcomeUnknown."""
         return Written(CONTROL, self._append(CONTROL, records))
 
-    def _append(self, partition: int, records: Iterable[EncodedRecord]) -> list[int]:
+    def _append(
+        self,
+        partition: int,
+        records: Iterable[EncodedRecord],
+        sent: Callable[[], object] = lambda: None,
+    ) -> list[int]:
         began = runtime.monotonic()
         with self._there():
-            offsets = self._client.append(self.topic, partition, records)
+            offsets = self._client.append(self.topic, partition, records, sent)
         took = runtime.monotonic() - began
         self.ack_seconds = min(took, self.ack_seconds or took)
         with self._ends_lock:

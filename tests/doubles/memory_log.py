@@ -35,7 +35,11 @@ class MemoryLog:
         self._old_ends: list[int | None] = [None] * self._partitions
 
     def append(
-        self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]
+        self,
+        topic: str,
+        partition: int,
+        records: Iterable[tuple[bytes, bytes | None]],
+        sent: Callable[[], object] = lambda: None,
     ) -> list[int]:
         offsets = []
         for key, value in records:

@@ -40,7 +40,7 @@ _MOST = {
     "waiting for the lease": 1 + 1,
     "taking over": 6 + 1,
     "shipping": 17 + 2,
-    "reading the ledger": 2 + 1,
+    "reading the ledger": 1 + 1,
     "releasing the lease": 1 + 1,
 }
 _unique = itertools.count(1)

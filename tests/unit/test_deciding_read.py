@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -218,13 +217,11 @@ class Away(MemoryLog):
         super().__init__()
         self.error, self.times = error, times
 
-    def append(
-        self, topic: str, partition: int, records: Iterable[tuple[bytes, bytes | None]]
-    ) -> list[int]:
+    def append(self, *args: Any, **options: Any) -> list[int]:
         if self.times > 0:
             self.times -= 1
             raise self.error
-        return super().append(topic, partition, records)
+        return super().append(*args, **options)
 
 
 @pytest.mark.parametrize(
