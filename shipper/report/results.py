@@ -64,6 +64,13 @@ class GateResult(StepResult):
         """Checks that close it."""
         return [check for check in self.checks if check.blocks]
 
+    @property
+    def is_closed(self) -> bool | None:
+        """True if a check closed it; None: it could not be evaluated."""
+        if self.status != "failed":
+            return False
+        return bool(self.closing) if self.checks else None
+
 
 def apply_gate(plan: PlanResult, gate: GateResult) -> PlanResult:
     """Return the plan after the source gate: the files that are shipped."""

@@ -21,11 +21,12 @@ from shipper.report.message import measured_rate, one_sentence, planned_for
 from shipper.report.plan_result import IN_THE_CLEAR, LeftOut, ReplayOf
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import StepResult
-from shipper.report.window_records import OTHER_WINDOWS, source_closed
 from shipper.request import RunRequest
 from shipper.windows.window import Window
 
 Event = Literal["failure", "warning", "success"]
+OTHER_WINDOWS = "gaps"
+"""Code of findings that are about other windows than the run's own."""
 _MUCH_QUARANTINED = 0.05
 """Share of the lines from which on a run is not plainly green, whatever the pipeline allows."""
 _MOST_REASONS = 5
@@ -157,12 +158,13 @@ def run_view(report: RunReport) -> RunView:
     notes = tuple(_notes(report, clusters))
     warnings = tuple(_warnings(report, clusters))
     if report.status == "failed" or any(step.failed for step in every):
-        first, doubts = first_failure(every), tuple(_contradictions(clusters))
+        source, first = report.gate_source, first_failure(every)
+        doubts = tuple(_contradictions(clusters))
         headline, remedy = _what_failed(report, clusters, first)
         # To reship once more is for a person to decide.
         command = None if report.plan and report.plan.reship else _command(report)
         found = RunView(
-            "blocked" if source_closed(report.gate_source) else "failed", headline, (),
+            "blocked" if source and source.is_closed else "failed", headline, (),
             _cause(report, first), doubts, (), notes, _remedy_of_gone(report) or remedy, command,
             first,
         )  # fmt: skip

@@ -21,7 +21,7 @@ import datetime as dt
 import functools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -40,16 +40,12 @@ from shipper.report.results import (
     Uncovered,
 )
 from shipper.report.run_folder import RunFolder, StepResult, names_in
+from shipper.report.run_view import OTHER_WINDOWS, RunView, run_view
 from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 
-if TYPE_CHECKING:
-    from shipper.report.run_view import RunView
-
 T = TypeVar("T")
 
-OTHER_WINDOWS = "gaps"
-"""Code of findings that are about other windows than the run's own."""
 _COVERED = (OTHER_WINDOWS, "left-out")
 """Codes of findings on files that are left: the looks of the runs say of which window, and until
 when."""
@@ -193,7 +189,7 @@ def records_of(result: StepResult) -> list[WindowRecord]:
         case DeliveryGateResult():
             return [_of_delivery_gate(result, step)]
         case GateResult():
-            return [WindowRecord(**{**step, "step": "gate_source"}, closed=source_closed(result))]
+            return [WindowRecord(**{**step, "step": "gate_source"}, closed=result.is_closed)]
         case ShipResult() if failed:
             lost = deleted_in_words(result.recreated)
             return [WindowRecord(**step, cluster=result.cluster, recreated=lost)]
@@ -273,8 +269,6 @@ def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> Wind
 
 
 def _of_report(report: RunReport, step: Mapping[str, Any]) -> list[WindowRecord]:
-    from shipper.report.run_view import run_view
-
     run = run_view(report)
     # A cluster without a ship was not part of a run that ended well.
     clusters = [one for one in run.clusters if run.cause or one.ship]
@@ -351,7 +345,7 @@ def _all_learned(report: RunReport) -> list[WindowRecord]:
     """Return the records of the gates, if each cluster's has passed after the last plan: they say
     all that the run's other records do."""
     plan, source, gates = report.plan, report.gate_source, report.delivery_gates
-    if plan is None or source is None or source_closed(source) is not False:
+    if plan is None or source is None or source.is_closed is not False:
         return []
     passed = {
         gate.cluster
@@ -361,14 +355,6 @@ def _all_learned(report: RunReport) -> list[WindowRecord]:
     if not passed or passed != {planned.cluster for planned in plan.clusters}:
         return []
     return [one for result in (source, *gates) for one in records_of(result)]
-
-
-def source_closed(source: GateResult | None) -> bool | None:
-    """Return True if the source gate is closed; None: it left no result, or could not be
-    evaluated."""
-    if source is None or (source.status == "failed" and not source.checks):
-        return None
-    return source.status == "failed" and bool(source.closing)
 
 
 def deleted_in_words(lost: Sequence[RecreatedTopic]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shipper.config.checks import SourceGateCheck
-from shipper.config.content_checks import is_count
 from shipper.driver.gate import unevaluated
 from shipper.report.results import CheckResult
 
@@ -64,33 +63,19 @@ class Unjudged:
     def bounds(self) -> tuple[Bound, ...]:
         return self.observed.bounds if isinstance(self.observed, CheckFigures) else ()
 
-
-def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
-    """Return one result per check, in order. Great Expectations, which takes seconds to import, is
-    asked only if some check is not about counts."""
-    asked = [one for one in checks if not is_count(one.check)]
-    if asked:
-        from spark_jobs.gates.judging import judged_by_expectations
-
-        answers = iter(judged_by_expectations(asked))
-    return [_compared(one) if is_count(one.check) else next(answers) for one in checks]
-
-
-def _compared(one: Unjudged) -> CheckResult:
-    if isinstance(one.observed, str):
-        return unevaluated(one.check.title, one.expected, one.observed)
-    if fault := next((bound.fault for bound in one.bounds if bound.fault), None):
-        return unevaluated(one.check.title, one.expected, fault)
-    passed = bool(one.bounds) and all(bound.holds for bound in one.bounds)
-    return result_of(one, one.observed, passed=passed)
-
-
-def result_of(one: Unjudged, observed: CheckFigures, *, passed: bool) -> CheckResult:
-    return CheckResult(
-        check=one.check.title,
-        severity=one.check.severity,
-        passed=passed,
-        expected=one.expected,
-        observed=observed.words,
-        history=list(observed.history),
-    )
+    def result(self, verdicts: Sequence[bool | str]) -> CheckResult:
+        """Return the result. ``verdicts``: whether each bound holds, or why nobody knows."""
+        check, seen = self.check, self.observed
+        if isinstance(seen, str):
+            return unevaluated(check.title, self.expected, seen)
+        for verdict in verdicts:
+            if isinstance(verdict, str):
+                return unevaluated(check.title, self.expected, verdict)
+        return CheckResult(
+            check=check.title,
+            severity=check.severity,
+            passed=bool(verdicts) and all(verdicts),
+            expected=self.expected,
+            observed=seen.words,
+            history=list(seen.history),
+        )

@@ -32,10 +32,8 @@ from great_expectations.data_context.types.base import (
 )
 from great_expectations.datasource.fluent.interfaces import Batch
 
-from shipper.driver.gate import unevaluated
-from shipper.report.results import CheckResult
 from spark_jobs import reason
-from spark_jobs.gates.figures import Bound, Unjudged, result_of
+from spark_jobs.gates.figures import Bound
 from spark_jobs.session import quiet
 
 RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
@@ -43,31 +41,8 @@ RESULT_FORMAT = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 _TOLD_APART = 2**53
 
 
-def judged_by_expectations(checks: Sequence[Unjudged]) -> list[CheckResult]:
-    """Return one result per check, in order. Never raises: what cannot be judged says so, and
-    blocks."""
-    columns = [
-        {f"{index}.{place}": bound for place, bound in enumerate(one.bounds)}
-        for index, one in enumerate(checks)
-    ]
-    verdicts = _verdicts({name: bound for own in columns for name, bound in own.items()})
-    return [
-        _result(one, [verdicts[name] for name in own])
-        for one, own in zip(checks, columns, strict=True)
-    ]
-
-
-def _result(one: Unjudged, verdicts: Sequence[bool | str]) -> CheckResult:
-    if isinstance(one.observed, str):
-        return unevaluated(one.check.title, one.expected, one.observed)
-    for verdict in verdicts:
-        if isinstance(verdict, str):
-            return unevaluated(one.check.title, one.expected, verdict)
-    return result_of(one, one.observed, passed=bool(verdicts) and all(verdicts))
-
-
-def _verdicts(bounds: Mapping[str, Bound]) -> dict[str, bool | str]:
-    """Return whether each figure lies within its bounds, or why nobody knows."""
+def verdicts_of(bounds: Mapping[str, Bound]) -> dict[str, bool | str]:
+    """Return whether each figure lies within its bounds, or why nobody knows. Never raises."""
     found: dict[str, bool | str] = {
         name: fault for name in bounds if (fault := _fault(bounds[name]))
     }

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shipper.config.content_checks import ContentCheck, ExpectationsCheck, SourceCheck
+from shipper.config.content_checks import ContentCheck, ExpectationsCheck, SourceCheck, is_count
 from shipper.driver.gate import listed
 from shipper.errors import SourceError, SparkUnavailable
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates.content import ROWS, WHERE, Measured, Scope, measured
-from spark_jobs.gates.figures import CheckFigures, Unjudged, judged
+from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged
 from spark_jobs.gates.listing_checks import look
 from spark_jobs.gates.suite import judge_suite
 
@@ -79,6 +79,27 @@ def judge_source(checks: Sequence[SourceCheck], view: SourceView) -> list[CheckR
         }
         _say_where(scope, wrong, results, view)
     return results
+
+
+def judged(checks: Sequence[Unjudged]) -> list[CheckResult]:
+    """Return one result per check, in order. Great Expectations, which takes seconds to import, is
+    asked only if some check is not about counts."""
+    verdicts: dict[str, bool | str] = {}
+    asked = dict[str, Bound]()
+    for index, one in enumerate(checks):
+        bounds = {f"{index}.{place}": bound for place, bound in enumerate(one.bounds)}
+        if is_count(one.check):
+            verdicts |= {name: bound.fault or bound.holds for name, bound in bounds.items()}
+        else:
+            asked |= bounds
+    if asked:
+        from spark_jobs.gates.judging import verdicts_of
+
+        verdicts |= verdicts_of(asked)
+    return [
+        one.result([verdicts[f"{index}.{place}"] for place in range(len(one.bounds))])
+        for index, one in enumerate(checks)
+    ]
 
 
 def _say_where(

@@ -495,7 +495,8 @@ def no_network(*args, **options): raise AssertionError("it wants the network")
 socket.socket.connect = socket.getaddrinfo = no_network
 from shipper.config.content_checks import NotNullCheck
 from spark_jobs.gates import judging
-from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged, judged
+from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged
+from spark_jobs.gates.source import judged
 check = NotNullCheck(check="not_null", column="a")
 found = judged([Unjudged(check, "?", CheckFigures((Bound(value, min=1),), "")) for value in (1, 0)])
 assert found[0].passed and not found[1].passed

@@ -17,7 +17,8 @@ def setup_module():
     import pandas as pd
 
     from spark_jobs.gates import judging
-    from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged, judged
+    from spark_jobs.gates.figures import Bound, CheckFigures, Unjudged
+    from spark_jobs.gates.source import judged
 
     gx, gxe = judging.gx, judging.gxe
 

@@ -19,9 +19,9 @@ HOUR = dt.timedelta(hours=1)
 def setup_module():
     """Import Great Expectations, which takes seconds, where these tests run: each of pytest's
     workers collects each file."""
-    global figures, judge_source
+    global figures, judge_source, judged
     from spark_jobs.gates import figures
-    from spark_jobs.gates.source import judge_source
+    from spark_jobs.gates.source import judge_source, judged
 
 
 def check(kind, **fields):
@@ -381,13 +381,13 @@ def test_great_expectations_compares_as_python_does(value):
         for kind in (not_null(column="c"), files())
     ]
     expected = [check.observed.bounds[0].holds for check in checks]
-    assert [result.passed for result in figures.judged(checks)] == expected
+    assert [result.passed for result in judged(checks)] == expected
 
 
 def test_a_figure_that_great_expectations_cannot_tell_from_its_neighbour_blocks():
     bound = figures.Bound(2**53, max=2**53 + 1)
     observed = figures.CheckFigures((bound,), "?")
-    result, count = figures.judged(
+    result, count = judged(
         [
             figures.Unjudged(not_null(column="c", severity="warn"), "?", observed),
             figures.Unjudged(check("total_bytes", min="1B"), "?", observed),
