@@ -15,13 +15,13 @@ from typing import Any, Literal
 from pydantic import Field, Secret, field_validator, model_validator
 
 from shipper.config.environment import EVERYTHING
+from shipper.config.explain import validated
 from shipper.config.load import (
     LoadedConfig,
     ignored,
     load_pipeline,
     missing_folder,
     show,
-    validated,
 )
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Fault, Model, refuse, resolve_uri, suggestion

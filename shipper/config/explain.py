@@ -7,10 +7,10 @@ the models' annotations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, Secret, ValidationError
 from pydantic.fields import FieldInfo
@@ -22,12 +22,28 @@ from shipper.config.rules import PATTERN_MEANINGS, THE_KEY, Fault, suggestion
 from shipper.config.units import Unit, written
 from shipper.config.yaml_file import ConfigFault, KeyPath, YamlFile, value_at
 
+M = TypeVar("M", bound=BaseModel)
 _LONGEST_QUOTE = 60
 _KINDS = {"int_type": "a whole number", "float_type": "a number", "bool_type": "true or false"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def faults_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[ConfigFault]:
+def validated(
+    model: type[M], file: YamlFile, faults: Collection[ConfigFault] = ()
+) -> tuple[M | None, list[ConfigFault]]:
+    """Return what the file says as ``model``, and the faults besides ``faults``: a value that is
+    known to be wrong needs no second complaint from pydantic."""
+    try:
+        # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is an
+        # unknown key.
+        return model.model_validate(file.data, by_alias=True, by_name=False), []
+    except ValidationError as error:
+        known = {(fault.file, fault.field) for fault in faults}
+        found = _faults_of(error, model, file)
+        return None, [fault for fault in found if (fault.file, fault.field) not in known]
+
+
+def _faults_of(error: ValidationError, model: type[BaseModel], file: YamlFile) -> list[ConfigFault]:
     """Return all errors about ``file.data``, which was validated as ``model``; in pydantic's order,
     each once."""
     found = []

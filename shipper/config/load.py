@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import ValidationError
-
 from shipper.config.cluster import SECRET_ENDS, Cluster
 from shipper.config.content_checks import ExpectationsCheck
 from shipper.config.environment import (
@@ -25,7 +23,7 @@ from shipper.config.environment import (
     fill_in,
     references_in,
 )
-from shipper.config.explain import faults_of
+from shipper.config.explain import validated
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME, Platform, PlatformFile, read_platform
 from shipper.config.redact import unnamed_keys
@@ -493,21 +491,6 @@ class Folder(Generic[M]):
             return data, [*faults, *written_out]
         data, more = fill_in(data, _is_secret, leave=leave, left=lambda path, text: None)
         return data, [*faults, *more]
-
-
-def validated(
-    model: type[M], file: YamlFile, faults: Collection[ConfigFault]
-) -> tuple[M | None, list[ConfigFault]]:
-    """Return what the file says as ``model``, and the faults besides ``faults``: a value that is
-    known to be wrong needs no second complaint from pydantic."""
-    try:
-        # Only keys of the YAML are allowed here: `chunk_size_bytes`, a name in the code, is an
-        # unknown key.
-        return model.model_validate(file.data, by_alias=True, by_name=False), []
-    except ValidationError as error:
-        known = {(fault.file, fault.field) for fault in faults}
-        found = faults_of(error, model, file)
-        return None, [fault for fault in found if (fault.file, fault.field) not in known]
 
 
 def _is_yaml(path: Path) -> bool:

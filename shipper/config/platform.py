@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from shipper.config.explain import bare, faults_of, is_model, yaml_keys
+from shipper.config.explain import bare, is_model, validated, yaml_keys
 from shipper.config.pipeline import SHORTHANDS, Pipeline
 from shipper.config.rules import SCHEME, Fault, Model, lies_below, resolve_uri
 from shipper.config.s3 import S3
@@ -189,14 +189,11 @@ def read_platform(config_dir: Path, shown: str) -> PlatformFile:
     if not path.exists():
         return PlatformFile(YamlFile(shown), Platform())
     file = read_yaml(path, shown)
-    faults, platform = list(file.faults), Platform()
+    faults, platform = list(file.faults), None
     if file.parsed:
-        try:
-            platform = Platform.model_validate(file.data, by_alias=True, by_name=False)
-            faults += _faults_of_defaults(platform.defaults, file)
-        except ValidationError as error:
-            faults += faults_of(error, Platform, file)
-    return PlatformFile(file, platform, tuple(faults))
+        platform, more = validated(Platform, file)
+        faults += more or _faults_of_defaults(platform.defaults if platform else {}, file)
+    return PlatformFile(file, platform or Platform(), tuple(faults))
 
 
 def merge(defaults: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -252,9 +249,4 @@ def _faults_of_defaults(defaults: dict[str, Any], file: YamlFile) -> list[Config
     }
     rest |= {key: needed for key, needed in required.items() if isinstance(defaults.get(key), dict)}
     whole = YamlFile("").over(file, ("defaults",), merge(rest, defaults))
-    try:
-        Pipeline.model_validate(whole.data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        found = faults_of(error, Pipeline, whole)
-        return [fault for fault in found if fault.file == file.shown]
-    return []
+    return [fault for fault in validated(Pipeline, whole)[1] if fault.file == file.shown]
