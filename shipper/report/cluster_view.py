@@ -96,9 +96,10 @@ class ClusterView:
         return sum(topic.parked for topic in self.topics)
 
     @property
-    def set_aside(self) -> int:
-        """Filtered, quarantined or parked."""
-        return sum(self.filtered.values()) + sum(self.quarantined.values()) + self.parked
+    def aside(self) -> dict[str, int]:
+        """Word → records that were not delivered, if any: filtered, quarantined or parked."""
+        filtered, quarantined = sum(self.filtered.values()), sum(self.quarantined.values())
+        return _positive({"filtered": filtered, "quarantined": quarantined, "parked": self.parked})
 
     @property
     def unconfirmed(self) -> int:

@@ -87,12 +87,7 @@ def _unsent(account: ClusterView) -> bool:
 
 
 def _aside(account: ClusterView) -> list[str]:
-    counts = {
-        "filtered": sum(account.filtered.values()),
-        "quarantined": sum(account.quarantined.values()),
-        "parked": account.parked,
-    }
-    return [f"{number(count)} {what}" for what, count in counts.items() if count]
+    return [f"{number(count)} {what}" for what, count in account.aside.items()]
 
 
 def _verdict(account: ClusterView) -> Iterator[str]:

@@ -93,7 +93,7 @@ def render(report: RunReport) -> str:
 
 def _has_sum(account: ClusterView) -> bool:
     return account.ship is not None and bool(
-        account.read or account.sent or account.before or account.set_aside
+        account.read or account.sent or account.before or account.aside
     )
 
 

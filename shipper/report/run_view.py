@@ -254,14 +254,8 @@ def _line(report: RunReport, one: ClusterView) -> str:
         before = (report.plan, report.gate_source)
         ended = any(step and step.status == "failed" for step in before)
         did = "not tried" if ended else "the ship step left no result"
-    counts = [
-        (one.sent, "delivered"),
-        (sum(one.filtered.values()), "filtered"),
-        (sum(one.quarantined.values()), "quarantined"),
-        (one.parked, "parked"),
-        (one.before, "before"),
-    ]
-    figures = [f"{number(count)} {what}" for count, what in counts if count]
+    counts = {"delivered": one.sent, **one.aside, "before": one.before}
+    figures = [f"{number(count)} {what}" for what, count in counts.items() if count]
     return ", ".join([f"{one.cluster}: {did}", *figures])
 
 
