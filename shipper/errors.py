@@ -276,10 +276,10 @@ def is_not_allowed(error: OSError) -> bool:
     return error.errno in _NOT_ALLOWED
 
 
-def why_system(error: OSError) -> str:
+def why_system(error: Exception) -> str:
     """Return what the system refused, with the file if it names one, and what to do. The text is
-    the system's, never a log line."""
-    if error.errno is None:
+    the system's, never a log line. Of what fsspec raises for a wrong address, its own text."""
+    if not isinstance(error, OSError) or error.errno is None:
         return str(error) or type(error).__name__
     what = _ERRNO.get(error.errno) or os.strerror(error.errno)
     where = f"{error.filename}: " if isinstance(error.filename, str) else ""

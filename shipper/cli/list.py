@@ -69,9 +69,9 @@ def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, A
         ImportError,
         ShipperError,
     ) as error:  # fsspec says so of a scheme that it does not know
-        why = why_system(error) if isinstance(error, OSError) else str(error)
         problems.append(
-            f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: {why}"
+            f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: "
+            f"{why_system(error)}"
         )
     return {
         "pipeline": pipeline.name,

@@ -105,10 +105,10 @@ class ProgressFile:
 
 
 def progress_of(folder: RunFolder, cluster: str) -> ShipProgress | None:
-    """Read the progress. None: the ship has written none, or is over. Raises StepResultError if the
-    store does not answer."""
-    text = folder.read_text(file_of(cluster))
+    """Read the progress. None: the ship has written none, or is over, or the store does not
+    answer."""
     try:
+        text = folder.read_text(file_of(cluster))
         return ShipProgress.model_validate_json(text) if text else None
-    except ValueError:  # of another version of shipper
+    except (StepResultError, ValueError):  # of another version of shipper
         return None

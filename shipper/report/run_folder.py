@@ -157,10 +157,9 @@ class RunFolder:
         except (OSError, ValueError, ImportError) as error:
             # fsspec says so of a scheme that it does not know, and of one whose package is not
             # installed.
-            why = why_system(error) if isinstance(error, OSError) else str(error)
             found = StepResultError(
-                f"the run's folder {self.uri} cannot be used: {why}. What was sent until then, if "
-                "anything, is in the ledger. Check `runs_uri` and its permissions.",
+                f"the run's folder {self.uri} cannot be used: {why_system(error)}. What was sent "
+                "until then, if anything, is in the ledger. Check `runs_uri` and its permissions.",
                 code="SHIP-005",
             )
             if isinstance(error, OSError) and is_not_allowed(error):

@@ -21,7 +21,7 @@ from shipper.report.horizon import horizon
 from shipper.report.incomplete import read_beginnings, read_last_run
 from shipper.report.run_folder import names_in
 from shipper.report.window_records import read_files, record_files
-from shipper.shipments.index import Index, IndexUnusable, Known
+from shipper.shipments.index import Index, Known, unusable
 
 _READ_AT_ONCE = 500
 """Files in memory, and in one transaction: others that write wait no longer than that."""
@@ -154,10 +154,3 @@ def _look_at(
             index.add(known, found)
         done.files += len(found)
         done.problems += [f"{file.name} cannot be read" for file, records in found if not records]
-
-
-def unusable(path: Path, error: sqlite3.Error) -> IndexUnusable:
-    return IndexUnusable(
-        f"the index {path} cannot be written: {error}. The index is a cache. "
-        "Delete it: the Shipments page makes it again."
-    )

@@ -83,6 +83,13 @@ class IndexUnusable(ShipperError):
     code = "SHIP-901"
 
 
+def unusable(path: Path, error: Exception) -> IndexUnusable:
+    return IndexUnusable(
+        f"the index {path} cannot be used: {why_system(error)}. The index is a cache. Delete it: "
+        "the Shipments page makes it again."
+    )
+
+
 class Known(BaseModel):
     """A pipeline as the configuration had it, so that no page reads its YAML."""
 
@@ -168,11 +175,7 @@ class Index:
             self.db = sqlite3.connect(path, timeout=_PATIENCE_SECONDS, isolation_level=None)
             self._prepare(make=make)
         except (OSError, sqlite3.Error) as error:
-            why = why_system(error) if isinstance(error, OSError) else str(error)
-            raise IndexUnusable(
-                f"the index {path} cannot be used: {why}. The index is a cache. Delete it: the "
-                "Shipments page makes it again."
-            ) from error
+            raise unusable(path, error) from error
 
     def _prepare(self, *, make: bool) -> None:
         (version,) = self.db.execute("PRAGMA user_version").fetchone()

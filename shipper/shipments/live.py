@@ -6,8 +6,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from shipper.errors import ShipperError
-from shipper.report.progress import ShipProgress, progress_of
+from shipper.report.progress import progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.report.steps_now import steps_now
 from shipper.shipments.index import Known
@@ -23,12 +22,5 @@ def live(known: Known, window: Window, run_id: str, began: int) -> dict[str, Any
         "run_id": run_id,
         "at": began,
         "steps": steps_now(folder, known.clusters, since),
-        "ships": [ship for name in known.clusters if (ship := _progress(folder, name))],
+        "ships": list(filter(None, (progress_of(folder, name) for name in known.clusters))),
     }
-
-
-def _progress(folder: RunFolder, cluster: str) -> ShipProgress | None:
-    try:
-        return progress_of(folder, cluster)
-    except (OSError, ValueError, ImportError, ShipperError):
-        return None

@@ -273,11 +273,8 @@ def runs_folder(here: CheckTarget) -> Iterator[Finding]:
         apart = _apart(fs, path)
         back = bytes(fs.cat_file(path))
         fs.rm_file(path)
-    except OSError as error:
+    except (OSError, ValueError, ImportError) as error:
         yield fail(f"{uri}: {why_system(error)}")
-        return
-    except (ValueError, ImportError) as error:
-        yield fail(f"{uri}: {error}")
         return
     if back != b"shipper doctor":
         yield fail(f"{uri}: other bytes are read than were written")
