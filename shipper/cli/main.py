@@ -358,12 +358,9 @@ def plan(
 ) -> None:
     """Show what a run of the window would ship, and what each cluster holds already. Sends
     nothing."""
-    told = {"reship_reason": "a plan alone" if request.reship else None}
-
-    def job(folder: str) -> tuple[runner.Job, RunFolder]:
-        asked = request.model_copy(update={**told, "runs_uri": folder})
-        return new_job(pipeline, window, config, (runner.PLAN,), asked, last=last)
-
+    reason = "a plan alone" if request.reship else None
+    asked = request.model_copy(update={"reship_reason": reason})
+    job = new_job(pipeline, window, config, (runner.PLAN,), asked, last=last)
     result, code = trial(job, PlanResult)
     if as_json:
         print_json(result)
@@ -391,12 +388,8 @@ def gates(
 
     Exit code 1 if the gate is closed.
     """
-
-    def job(folder: str) -> tuple[runner.Job, RunFolder]:
-        request = RunRequest(runs_uri=folder, source_only=True)
-        steps = (runner.PLAN, runner.GATE_SOURCE)
-        return new_job(pipeline, window, config, steps, request, last=last)
-
+    steps, request = (runner.PLAN, runner.GATE_SOURCE), RunRequest(source_only=True)
+    job = new_job(pipeline, window, config, steps, request, last=last)
     result, code = trial(job, GateResult)
     if as_json:
         print_json(result)
@@ -424,12 +417,12 @@ def run(
 ) -> None:
     """Plan, gate, ship, gate again and report: the steps of the DAG, by the same code, without
     Airflow. --json prints report.json."""
-    job, folder = new_job(pipeline, window, config, (), request, last=last)
+    job = new_job(pipeline, window, config, (), request, last=last)
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, job.pipeline, err)
-    code, result = run_to_report(job, folder, as_json=as_json)
+    code, result = run_to_report(job, RunFolder.of(job), as_json=as_json)
     if not as_json and (again := answered(job, result)):
-        code, result = run_to_report(*again, as_json=as_json)
+        code, result = run_to_report(again, RunFolder.of(again), as_json=as_json)
     try:
         if metrics:
             metrics.add(metrics_of_run(result, runtime.now()))

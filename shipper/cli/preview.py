@@ -18,7 +18,6 @@ from shipper.config import load_pipeline
 from shipper.errors import StepResultError
 from shipper.report.markup import plural
 from shipper.report.preview_result import PreviewedLine, PreviewResult
-from shipper.report.run_folder import RunFolder
 from shipper.report.tested import moment
 from shipper.request import RunRequest
 from shipper.windows.window import Window
@@ -94,12 +93,8 @@ def preview(
         files=tuple(named_files(config, file)) if file else (),
     )
     steps = (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW)
-
-    def job(folder: str) -> tuple[runner.Job, RunFolder]:
-        asked, run_id = request.model_copy(update={"runs_uri": folder}), runner.new_run_id()
-        of_run = about.start, about.end, run_id
-        return runner.Job(spec, config, *of_run, steps, asked), RunFolder(folder, spec.key, *of_run)
-
+    run_id = runner.new_run_id()
+    job = runner.Job(spec, config, about.start, about.end, run_id, steps, request)
     result, code = trial(job, PreviewResult)
     if result.error:
         raise StepResultError(result.error)

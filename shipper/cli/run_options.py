@@ -161,7 +161,7 @@ def new_job(
     request: RunRequest,
     *,
     last: bool = False,
-) -> tuple[runner.Job, RunFolder]:
+) -> runner.Job:
     """Make a job; without ``steps``, of all that the request needs. Raises UsageError for options
     that contradict each other, WindowError, ConfigError."""
     pipeline = load_pipeline(config, name)
@@ -181,7 +181,7 @@ def new_job(
         )
     if fault := contradiction(request, pipeline, flag_of):
         raise UsageError(fault)
-    job = runner.Job(
+    return runner.Job(
         pipeline,
         config,
         parsed.start,
@@ -190,14 +190,14 @@ def new_job(
         steps or runner.steps_of(pipeline, request),
         request.model_copy(update={"brief": True}),
     )
-    return job, RunFolder(job.results_uri, pipeline.key, parsed.start, parsed.end, job.run_id)
 
 
-def trial(make: Callable[[str], tuple[runner.Job, RunFolder]], kind: type[R]) -> tuple[R, int]:
-    """Run a job whose results lie in a folder for as long as it takes. Return the result of its
-    last step, and the exit code. Raises StepResultError if there is no result."""
+def trial(job: runner.Job, kind: type[R]) -> tuple[R, int]:
+    """Run a job whose results are kept for as long as it takes. Return the result of its last step,
+    and the exit code. Raises StepResultError if there is no result."""
     with tempfile.TemporaryDirectory(prefix="shipper-trial-") as folder:
-        job, results = make(folder)
+        job = replace(job, request=job.request.model_copy(update={"runs_uri": folder}))
+        results = RunFolder.of(job)
         code = runner.run_job(job, stdout=sys.stderr.buffer)
         if result := results.find(job.steps[-1].replace(":", "."), kind):
             return result, code
@@ -207,7 +207,7 @@ def trial(make: Callable[[str], tuple[runner.Job, RunFolder]], kind: type[R]) ->
     raise StepResultError((plan and plan.error) or last)
 
 
-def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder] | None:
+def answered(job: runner.Job, report: RunReport) -> runner.Job | None:
     """Ask at the terminal what becomes of a closed source gate (`gates.on_closed: ask`), and return
     the run that the answer wants. None: nobody is to be asked, or it is to be left."""
     gate, planned, spec = report.gate_source, report.plan, job.pipeline
@@ -227,6 +227,4 @@ def answered(job: runner.Job, report: RunReport) -> tuple[runner.Job, RunFolder]
     reason = click.prompt("Reason", err=True)
     why = f"{answers[choice - 1]}: {reason} ({getuser()}, {runtime.now():%Y-%m-%d %H:%M} UTC)"
     request = job.request.model_copy(update={"skip_checks": skips, "skip_reason": why})
-    again = replace(job, run_id=runner.new_run_id(), request=request)
-    window = job.window_start, job.window_end
-    return again, RunFolder(again.results_uri, spec.key, *window, again.run_id)
+    return replace(job, run_id=runner.new_run_id(), request=request)

@@ -104,7 +104,7 @@ def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> It
         (REPORT,),
         RunRequest(clusters=clusters),
     )
-    folder = RunFolder(job.results_uri, pipeline.key, window.start, window.end, run_id)
+    folder = RunFolder.of(job)
     try:
         if folder.find(REPORT, RunReport) is None:
             with tempfile.TemporaryFile() as said:

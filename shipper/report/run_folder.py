@@ -38,6 +38,8 @@ from shipper.windows.window import Window
 if TYPE_CHECKING:
     import fsspec
 
+    from shipper.runner import Job
+
 Status = Literal["succeeded", "failed", "skipped"]
 Extra = Literal["ignore", "forbid"]
 R = TypeVar("R", bound="StepResult")
@@ -128,6 +130,12 @@ class RunFolder:
         """Last moment, by whatever clock, at which a run had left a record before the step
         began."""
         self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
+
+    @classmethod
+    def of(cls, job: Job) -> RunFolder:
+        """Return the folder of the job's run."""
+        window = job.window_start, job.window_end
+        return cls(job.results_uri, job.pipeline.key, *window, job.run_id)
 
     @staticmethod
     def name_of(start: dt.datetime, end: dt.datetime) -> str:

@@ -328,7 +328,7 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
 
 def _report_page(known: Known, window: Window, run_id: str) -> Response:
     try:
-        folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
+        folder = known.folder(window, run_id)
         text = (
             folder.read_text("report.html")
             if _lies_in(known.runs_uri, folder.path("report.html"))

@@ -11,7 +11,6 @@ import fsspec
 
 from shipper.errors import ShipperError
 from shipper.report.results import RunReport
-from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.window_state import STATES, THERE, WAITING
 from shipper.shipments.grid import Due, state_now
@@ -176,7 +175,7 @@ def _runs(index: Index, known: Known, start: int, end: int) -> list[dict[str, An
 def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None, str | None]:
     """Return the report, or why it cannot be shown."""
     try:
-        folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
+        folder = known.folder(window, run_id)
         fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
         if fs.size(path) > _MOST_BYTES:
             return None, "The report is too large to be shown here. Its own page has it."

@@ -32,6 +32,7 @@ from shipper.errors import ShipperError, why_system
 from shipper.report.coverage import touches
 from shipper.report.incomplete import LastRun, RecordsByDay
 from shipper.report.late import due, late_after
+from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import RecordFile, WindowRecord
 from shipper.report.window_state import (
     LATE,
@@ -131,6 +132,10 @@ class Known(BaseModel):
         return Schedule.model_construct(
             cron=self.cron, timezone=self.timezone, deliver_within_seconds=self.deliver_within
         )
+
+    def folder(self, window: Window, run_id: str) -> RunFolder:
+        """Return the folder of a run. Raises UsageError for what is no id of a run."""
+        return RunFolder(self.runs_uri, self.key, window.start, window.end, run_id)
 
     @property
     def scheduled_since(self) -> dt.datetime | None:

@@ -7,7 +7,6 @@ import datetime as dt
 from typing import Any
 
 from shipper.report.progress import progress_of
-from shipper.report.run_folder import RunFolder
 from shipper.report.steps_now import steps_now
 from shipper.shipments.index import Known
 from shipper.windows.window import Window
@@ -16,7 +15,7 @@ from shipper.windows.window import Window
 def live(known: Known, window: Window, run_id: str, began: int) -> dict[str, Any]:
     """Return the run. ``began``: seconds since the epoch. A folder that cannot be read has no
     figures: the page shows them when it can."""
-    folder = RunFolder(known.runs_uri, known.key, window.start, window.end, run_id)
+    folder = known.folder(window, run_id)
     since = dt.datetime.fromtimestamp(began, dt.UTC)
     return {
         "run_id": run_id,

@@ -650,9 +650,7 @@ def _is_scheduled(context: Context) -> bool:
 def folder_of(job: Job) -> RunFolder:
     from shipper.report.run_folder import RunFolder
 
-    return RunFolder(
-        job.results_uri, job.pipeline.key, job.window_start, job.window_end, job.run_id
-    )
+    return RunFolder.of(job)
 
 
 def receipt(result: StepResult, folder: RunFolder, report_url: str) -> dict[str, Any]:

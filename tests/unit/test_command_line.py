@@ -94,7 +94,7 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) ->
         "t\nclusters: [near]\n"
     )
     (config / "pipelines" / "web.yaml").write_text(text)
-    job, _ = new_job("web", None, config, (), RunRequest(), last=True)
+    job = new_job("web", None, config, (), RunRequest(), last=True)
     age = dt.datetime.now(dt.UTC) - job.window_end
     assert job.window_end - job.window_start == dt.timedelta(minutes=10)
     assert dt.timedelta(minutes=25) <= age <= dt.timedelta(minutes=36)

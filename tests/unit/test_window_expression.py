@@ -131,7 +131,7 @@ def pipeline(config: Path) -> Path:
 
 
 def test_a_relative_window_is_that_of_the_schedules_clock(pipeline: Path) -> None:
-    job, _ = new_job("web", "yesterday", pipeline, (), RunRequest())
+    job = new_job("web", "yesterday", pipeline, (), RunRequest())
     assert (job.window_start.hour, job.window_start.minute) == (18, 30)
     assert job.window_end - job.window_start == dt.timedelta(days=1)
 
