@@ -74,7 +74,7 @@ def _executors(pipeline: Pipeline) -> dict[str, Any]:
         spark.stop()
         return {"executors": found}
     except Exception as error:
-        return {"executor_error": of_exception(error).says}
+        return {"executor_error": of_exception(error).text}
 
 
 def _files(

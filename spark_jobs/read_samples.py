@@ -81,7 +81,7 @@ class _Reader:
             known = isinstance(error, ShipperError)
             if not known and os.environ.get("SHIPPER_LOG"):
                 traceback.print_exc()
-            return [ReadSample(error=str(error) if known else self._engine.cause(error).says)]
+            return [ReadSample(error=str(error) if known else self._engine.cause(error).text)]
 
     def _read(self, cluster: str | None, samples: Sequence[SampleToRead]) -> list[ReadSample]:
         files = [self._file(sample) for sample in samples]

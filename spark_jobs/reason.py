@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from shipper.config.rules import suggestion
 from shipper.driver import kerberos
-from shipper.driver.engine import Cause
 from shipper.errors import ShipperError, why_system
+from shipper.finding import Finding, fail
 from spark_jobs.jvm import java_process
 
 _LONGEST = 400
@@ -257,17 +257,17 @@ def of_building(error: Exception) -> str:
     return _shortened(" ".join(str(message).split()))
 
 
-def of_exception(error: Exception) -> Cause:
+def of_exception(error: Exception) -> Finding:
     """Return the cause of an error from while data was read."""
     if isinstance(error, ShipperError):
-        return Cause(of_building(error), error.code)
+        return fail(of_building(error), code=error.code)
     if gone := java_is_gone(error):
         return gone
     from pyspark.errors import AnalysisException
 
     if isinstance(error, AnalysisException):  # raised before any data is read
         said = no_such_column(error) or str(error).splitlines()[0].partition(" SQLSTATE: ")[0]
-        return Cause(_shortened(said), "SHIP-205")
+        return fail(_shortened(said), code="SHIP-205")
     thrown = list(_thrown(error))
     for _, text in thrown:
         if failed := _of_executor(text):
@@ -283,19 +283,19 @@ def of_exception(error: Exception) -> Cause:
     return of_python(error)
 
 
-def of_python(error: BaseException) -> Cause:
+def of_python(error: BaseException) -> Finding:
     """Return the cause of an error of Python's own, or of a library's: what happened and where,
     never its text, unless the system wrote it."""
     if isinstance(error, OSError) and error.errno is not None:
-        return Cause(_shortened(why_system(error)), _DISK if error.errno in _FULL else None)
+        return fail(_shortened(why_system(error)), code=_DISK if error.errno in _FULL else "")
     if isinstance(error, MemoryError):
-        return Cause(f"memory ran out: {_MEMORY}", _MEMORY_CODE)
+        return fail(f"memory ran out: {_MEMORY}", code=_MEMORY_CODE)
     if isinstance(error, ModuleNotFoundError) and error.name:
         says = (
             f"the Python package {error.name} is missing in the environment of this process: "
             "install it there"
         )
-        return Cause(says, "SHIP-110")
+        return fail(says, code="SHIP-110")
     frames = traceback.extract_tb(error.__traceback__)
     root = Path(__file__).resolve().parents[1]
     ours = [
@@ -307,7 +307,7 @@ def of_python(error: BaseException) -> Cause:
     where = (
         f" in {Path(ours[-1].filename).relative_to(root)}, line {ours[-1].lineno}" if ours else ""
     )
-    return Cause(f"it raised {type(error).__name__}{where}, which was not expected; {_MORE}")
+    return fail(f"it raised {type(error).__name__}{where}, which was not expected; {_MORE}")
 
 
 def of_exception_info(info: Mapping[str, Any]) -> str | None:
@@ -317,7 +317,7 @@ def of_exception_info(info: Mapping[str, Any]) -> str | None:
     It is ``{"raised_exception": …}``, or one such mapping per metric that failed.
     """
     raised = [part for part in _parts(info) if part.get("raised_exception")]
-    return _of_text(str(raised[0].get("exception_message")), "an error").says if raised else None
+    return _of_text(str(raised[0].get("exception_message")), "an error").text if raised else None
 
 
 def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -325,7 +325,7 @@ def _parts(info: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (part for part in info.values() if isinstance(part, Mapping))
 
 
-def java_is_gone(error: Exception) -> Cause | None:
+def java_is_gone(error: Exception) -> Finding | None:
     """Return how Spark's Java process ended, if its end caused ``error``; else None. Python itself
     only sees that the process does not answer."""
     java = java_process()
@@ -342,51 +342,53 @@ def java_is_gone(error: Exception) -> Cause | None:
             return None
     elif isinstance(error, ConnectionError | EOFError):
         return None
-    return Cause(*_exit("Spark's Java process", code, _MEMORY))
+    return _exit("Spark's Java process", code, _MEMORY)
 
 
-def _exit(who: str, code: int | None, memory: str) -> tuple[str, str]:
-    """Return how ``who`` ended, and the code of the error. ``code``: exit code, negative for a
+def _exit(who: str, code: int | None, memory: str) -> Finding:
+    """Return how ``who`` ended. ``code``: exit code, negative for a
     signal; None if unknown. ``memory``: what to do about too little memory."""
     if code is not None and code > 128:
         code = 128 - code
     if code == _OUT_OF_MEMORY:
-        return f"{who} ran out of memory: {memory}", _MEMORY_CODE
+        return fail(f"{who} ran out of memory: {memory}", code=_MEMORY_CODE)
     if code == -9:
         killed = "was killed (SIGKILL), most often by the kernel because memory ran out"
-        return f"{who} {killed}: {memory}", _MEMORY_CODE
+        return fail(f"{who} {killed}: {memory}", code=_MEMORY_CODE)
     if code == -15:
         asked = "by a memory limit, by a machine that is taken away, or by a person"
-        return f"{who} was told to end (SIGTERM), {asked}. If it was memory, {memory}", _SPARK
+        return fail(
+            f"{who} was told to end (SIGTERM), {asked}. If it was memory, {memory}", code=_SPARK
+        )
     if not code:
-        return f"{who} is gone. If it was memory, {memory}", _SPARK
+        return fail(f"{who} is gone. If it was memory, {memory}", code=_SPARK)
     how = _SPARK_EXITS.get(code) or f"ended with exit code {code}"
-    return f"{who} {how}; {_SHOWS}", _DISK if code == _NO_ROOM else _SPARK
+    return fail(f"{who} {how}; {_SHOWS}", code=_DISK if code == _NO_ROOM else _SPARK)
 
 
-def _of_executor(text: str) -> Cause | None:
+def _of_executor(text: str) -> Finding | None:
     """Return how the executor ended that failed the job, by Spark's own words; None if the job
     failed otherwise."""
     task = _FAILED_TASK.match(text)
     if task is None or task["executor"] in (None, "driver"):
         return None
     if text.startswith("java.lang.OutOfMemoryError", task.end()):
-        return Cause(*_exit("a Spark executor", _OUT_OF_MEMORY, _EXECUTOR_MEMORY))
+        return _exit("a Spark executor", _OUT_OF_MEMORY, _EXECUTOR_MEMORY)
     lost = _LOST_EXECUTOR.match(text, task.end())
     if lost is None:
         return None
     if _OVER_A_LIMIT.search(lost[1]):
-        return Cause(
+        return fail(
             f"Spark's executors used more memory than their container has: {_EXECUTOR_MEMORY}",
-            _MEMORY_CODE,
+            code=_MEMORY_CODE,
         )
     if code := _EXIT_CODE.search(lost[1]):
-        return Cause(*_exit("a Spark executor", int(code[1]), _EXECUTOR_MEMORY))
+        return _exit("a Spark executor", int(code[1]), _EXECUTOR_MEMORY)
     says = (
         "Spark's executors were lost: their machines, or the network to them, or too little "
         f"memory. Their logs say why. If it was memory, {_EXECUTOR_MEMORY}"
     )
-    return Cause(says, _SPARK)
+    return fail(says, code=_SPARK)
 
 
 def _java_error(error: BaseException) -> Any:
@@ -414,10 +416,10 @@ def _thrown(error: Exception) -> Iterator[tuple[str, str]]:
             yield java_class[1], found[1][java_class.end() :]
 
 
-def _known(kind: str, text: str) -> Cause | None:
+def _known(kind: str, text: str) -> Finding | None:
     return next(
         (
-            Cause(known.says, known.code)
+            fail(known.says, code=known.code)
             for known in _JAVA
             if re.fullmatch(known.kind, kind) and re.match(known.begins, text)
         ),
@@ -425,7 +427,7 @@ def _known(kind: str, text: str) -> Cause | None:
     )
 
 
-def _of_text(text: str, kind: str) -> Cause:
+def _of_text(text: str, kind: str) -> Finding:
     """Return the cause in ``text``, which begins with Spark's own words, as its errors do, or with
     a class name; ``kind``: the error's class otherwise."""
     if failed := _of_executor(text):
@@ -440,8 +442,8 @@ def _of_text(text: str, kind: str) -> Cause:
     if condition := _CONDITION.match(text):
         meant = _SQL.get(condition[1].split(".")[0])
         says = _shortened(f"Spark stopped with {condition[1]}{meant or ''}; {_MORE}")
-        return Cause(says, _LINE if meant else None)
-    return Cause(f"it raised {kind}; {_MORE}")
+        return fail(says, code=_LINE if meant else "")
+    return fail(f"it raised {kind}; {_MORE}")
 
 
 def _shortened(text: str) -> str:

@@ -177,7 +177,7 @@ def _ship(
 
         cause = of_python(error)
         told = DeliveryError(
-            f"task {task} failed: {cause.says}. What was committed is in the ledger. Run again: "
+            f"task {task} failed: {cause.text}. What was committed is in the ledger. Run again: "
             "only the rest is sent.",
             code=cause.code,
         )

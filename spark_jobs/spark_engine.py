@@ -19,7 +19,6 @@ from shipper.config.content_checks import SourceCheck
 from shipper.config.pipeline import Pipeline
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.engine import (
-    Cause,
     Engine,
     FoundFile,
     Listed,
@@ -29,6 +28,7 @@ from shipper.driver.engine import (
 )
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
+from shipper.finding import Finding
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.preview_result import PreviewedLine
@@ -276,7 +276,7 @@ class SparkEngine(Engine):
             long_lines=long_lines,
         )
 
-    def cause(self, error: Exception) -> Cause:
+    def cause(self, error: Exception) -> Finding:
         return reason.of_exception(error)
 
 

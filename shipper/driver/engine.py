@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shipper.driver.files import ListedFile
     from shipper.driver.pieces import FilePiece, PieceReport
     from shipper.errors import ShipperError
+    from shipper.finding import Finding
     from shipper.report.phases import Phases
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview_result import PreviewedLine
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
-
-
-class Cause(NamedTuple):
-    """Cause of a failure, in words that hold no log content."""
-
-    says: str
-    code: str | None = None
-    """Code of the error; None if shipper does not know the cause."""
 
 
 @dataclass(frozen=True)
@@ -224,5 +217,6 @@ class Engine(Protocol):
     ) -> ShipJob:
         """Make the job, without starting it."""
 
-    def cause(self, error: Exception) -> Cause:
-        """Return why reading or shipping failed."""
+    def cause(self, error: Exception) -> Finding:
+        """Return why reading or shipping failed, in words that hold no log content. It has no code
+        if shipper does not know the cause."""

@@ -119,7 +119,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
             message = error.message
         else:
             cause = context.engine.cause(error)
-            message = with_code(f"{name}: {cause.says}", cause.code or UNEXPECTED)
+            message = with_code(f"{name}: {cause.text}", cause.code or UNEXPECTED)
         code = error.exit_code if isinstance(error, ShipperError) else 1
         result = _failed(context, name, cluster, started_at, message)
         result.final = isinstance(error, ShipperError) and not error.retriable

@@ -66,7 +66,7 @@ def why_failed(
         return told
     cause = engine.cause(error)
     return DeliveryError(
-        f"the Spark job failed: {cause.says}. What was committed is in the ledger. Run again: only "
+        f"the Spark job failed: {cause.text}. What was committed is in the ledger. Run again: only "
         "the rest is sent.",
         code=cause.code,
     )

@@ -586,7 +586,7 @@ class ClusterShip:
             self._failed(
                 DeliveryError(
                     f"cluster {self._cluster.name}: the ship failed after the files were read: "
-                    f"{cause.says}. What was committed stays. Run again: only the rest is sent.",
+                    f"{cause.text}. What was committed stays. Run again: only the rest is sent.",
                     code=cause.code,
                 )
             )

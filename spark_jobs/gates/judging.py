@@ -52,7 +52,7 @@ def verdicts_of(bounds: Mapping[str, Bound]) -> dict[str, bool | str]:
     try:
         results = _validated(asked)
     except Exception as error:
-        return found | dict.fromkeys(asked, reason.of_exception(error).says)
+        return found | dict.fromkeys(asked, reason.of_exception(error).text)
     return found | {name: _verdict(results[name]) for name in asked}
 
 

@@ -137,9 +137,9 @@ def _figures(
         row = view.measure(scope, together)
     except Exception as error:
         if gone := reason.java_is_gone(error):
-            raise SparkUnavailable(gone.says, code=gone.code) from error
+            raise SparkUnavailable(gone.text, code=gone.code) from error
         if len(wanted) == 1 or isinstance(error, SourceError):
-            return dict.fromkeys(wanted, reason.of_exception(error).says)
+            return dict.fromkeys(wanted, reason.of_exception(error).text)
         return {
             index: found
             for index, one in wanted.items()

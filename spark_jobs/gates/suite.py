@@ -47,9 +47,9 @@ def judge_suite(
         document = _validated(suite, frame, values=check.values)
     except Exception as error:
         if gone := reason.java_is_gone(error):
-            raise SparkUnavailable(gone.says, code=gone.code) from error
+            raise SparkUnavailable(gone.text, code=gone.code) from error
         own = isinstance(error, ConfigError | SourceError)
-        says = str(error) if own else reason.of_exception(error).says
+        says = str(error) if own else reason.of_exception(error).text
         return unevaluated(check.title, expected, says), None
     results = document["results"]
     raised = [one for one in results if _raised(one)]

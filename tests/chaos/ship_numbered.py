@@ -33,9 +33,10 @@ import xxhash
 from shipper.config.cluster import Cluster
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
-from shipper.driver.engine import Cause, Scan
+from shipper.driver.engine import Scan
 from shipper.driver.pieces import PieceReport
 from shipper.errors import ShipperError
+from shipper.finding import Finding, fail
 from shipper.kafka.producer import LaneProducer
 from shipper.kafka.transaction import Transactions
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
@@ -125,8 +126,8 @@ class NumberedEngine:
             lambda cancelled: self._run_tasks(numbered, order, cluster, cancelled), reports
         )
 
-    def cause(self, error: Exception) -> Cause:
-        return Cause(f"{type(error).__name__}: {error}")
+    def cause(self, error: Exception) -> Finding:
+        return fail(f"{type(error).__name__}: {error}")
 
 
 class NumberedJob:

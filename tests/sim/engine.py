@@ -16,10 +16,11 @@ import xxhash
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Cause, FoundFile, Listed, Scan, SourceJudged, ToSum
+from shipper.driver.engine import FoundFile, Listed, Scan, SourceJudged, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.errors import SourceUnreachable
+from shipper.finding import Finding, fail
 from shipper.ledger.sums import ByteSum
 from shipper.report.phases import Phases
 from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
@@ -70,8 +71,8 @@ class FilesEngine:
     def source_requests(self) -> dict[str, int]:
         return {}
 
-    def cause(self, error: Exception) -> Cause:
-        return Cause(self.reason(error))
+    def cause(self, error: Exception) -> Finding:
+        return fail(self.reason(error))
 
     def reason(self, error: Exception) -> str:
         return f"{type(error).__name__}: {error}"

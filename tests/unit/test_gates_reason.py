@@ -13,7 +13,7 @@ CAST = (
 
 
 def told(error):
-    return reason.of_exception(error).says
+    return reason.of_exception(error).text
 
 
 def test_a_value_that_spark_quotes_is_left_out():
@@ -212,7 +212,7 @@ def test_a_java_process_that_died_is_named_with_how_it_ended(program, code, says
         cause = reason.of_exception(
             ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         )
-        assert (cause.code, says in cause.says) == (code, True)
+        assert (cause.code, says in cause.text) == (code, True)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_a_lost_executor_is_told_with_the_key_that_helps(why, code):
     lost = "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
     cause = reason.of_exception(RuntimeError(FAILED_TASK + lost + why))
     assert cause.code == code
-    assert "`spark.executor.memory`" in cause.says
-    assert "driver_memory" not in cause.says
-    assert "SECRET" not in cause.says
+    assert "`spark.executor.memory`" in cause.text
+    assert "driver_memory" not in cause.text
+    assert "SECRET" not in cause.text
 
 
 def test_memory_of_an_executor_is_not_the_drivers():
@@ -252,8 +252,8 @@ def test_memory_of_an_executor_is_not_the_drivers():
         RuntimeError(f"{FAILED_TASK}java.lang.OutOfMemoryError: Java heap space\n\tat x")
     )
     assert cause.code == "SHIP-809"
-    assert "`spark.executor.memory`" in cause.says
-    assert "driver_memory" not in cause.says
+    assert "`spark.executor.memory`" in cause.text
+    assert "driver_memory" not in cause.text
 
 
 def test_a_connection_that_is_refused_while_java_lives_is_just_that(monkeypatch):

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from shipper.driver.engine import Cause, Scan
+from shipper.driver.engine import Scan
 from shipper.driver.scan import scan
 from shipper.errors import ClusterRefuses, DeliveryError, Superseded
+from shipper.finding import Finding, fail
 from shipper.worker.receipt import Receipt
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/tmp/shipper-1/order")
@@ -32,8 +33,8 @@ class Failing:
         found.receipts = [Receipt(0, wire_bytes=7)]
         raise FULL
 
-    def cause(self, error: Exception) -> Cause:
-        return Cause(str(error.strerror) if isinstance(error, OSError) else "?")
+    def cause(self, error: Exception) -> Finding:
+        return fail(str(error.strerror) if isinstance(error, OSError) else "?")
 
 
 def failed(
