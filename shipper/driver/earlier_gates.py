@@ -14,6 +14,7 @@ from shipper.driver.context import RunContext
 from shipper.driver.gate import unevaluated
 from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.errors import ShipperError, StepResultError, why_system
+from shipper.finding import of_error
 from shipper.ledger.inventory import figures
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder, without_pictures
@@ -54,7 +55,7 @@ class DeliveryReader:
         try:
             return look(check, table, reader, lambda: self._others(check, ship, since=ends is None))
         except ShipperError as error:
-            table.read_back_fault, table.read_back_passing = error.message, error.retriable
+            table.unread = of_error(error)
             return "nothing read back"
 
     def _others(self, check: ReadBackCheck, ship: ShipResult, *, since: bool) -> str | None:
@@ -165,7 +166,7 @@ class EarlierGates:
             kept = [each for each in gate.failed if each.kind == "read_back"]
         else:
             self.reader.read_back(check, table, gate.ends)
-            self.may_be_read_later |= table.read_back_passing
+            self.may_be_read_later |= table.unread is not None and table.unread.passing
         return [*kept, *evaluate_delivery(checks, table)]
 
     def _recreated(self, ship: ShipResult) -> set[str]:

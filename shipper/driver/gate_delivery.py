@@ -102,8 +102,8 @@ def _judged(
         f"after shipping to {cluster_name}: do not trust this window before the difference is "
         "explained"
     )
-    looked = not (table.read_back_passing or earlier.may_be_read_later)
-    result = close_if_needed(result, meaning, looked=looked)
+    later = earlier.may_be_read_later or (table.unread is not None and table.unread.passing)
+    result = close_if_needed(result, meaning, looked=not later)
     earlier.remember(result, table)
     if result.status != "failed" and not context.is_trial:
         with context.phases("comparing"):

@@ -38,9 +38,9 @@ def evaluate_delivery(
             case SumClosesCheck() | ChecksumCheck():
                 results += _rows(check, table)
             case ReadBackCheck():
-                if table.read_back_fault is not None:
+                if table.unread:
                     expected = "what was sent, as consumers see it"
-                    results.append(unevaluated("read_back", expected, table.read_back_fault))
+                    results.append(unevaluated("read_back", expected, table.unread.text))
                 else:
                     results += _rows(check, table)
             case QuarantineRateCheck():

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shipper.finding import Finding
 from shipper.ledger.inventory import LedgerFigures, Tally
 from shipper.report.cluster_view import dispositions
 from shipper.report.results import Count, FileAccount, ShipResult, TopicAccount, write_checksum
@@ -62,10 +63,8 @@ class CountTable:
     rows: list[CountRow] = field(default_factory=list)
     ends: Mapping[str, Sequence[int]] | None = None
     """Topic → per partition, where the read-back ended; None: there was none."""
-    read_back_fault: str | None = None
-    """Reason why the topics could not be read back."""
-    read_back_passing: bool = False
-    """True if they may be later."""
+    unread: Finding | None = None
+    """Reason why the topics could not be read back; None: they were, or nobody asked."""
 
     def topics(self) -> list[TopicAccount]:
         """Return the ship's account of topics, with what ledger and topics hold."""

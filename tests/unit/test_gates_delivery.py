@@ -5,6 +5,7 @@ import pytest
 
 from shipper.config.checks import ChecksumCheck, QuarantineRateCheck, ReadBackCheck, SumClosesCheck
 from shipper.driver.judge_delivery import evaluate_delivery
+from shipper.finding import fail
 from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.inventory import LedgerFigures
 from shipper.report.results import ShipResult
@@ -134,7 +135,7 @@ def test_others_records_do_not_make_up_for_a_ledger_that_disagrees_with_the_rece
 
 def test_a_read_back_that_could_not_be_done_blocks_with_its_reason():
     counts = table()
-    counts.read_back_fault = "no broker answers"
+    counts.unread = fail("no broker answers")
     (result,) = evaluate_delivery([ReadBackCheck(check="read_back", mode="full")], counts)
     assert closed([result])
     assert result.observed == "could not be evaluated, so it blocks: no broker answers"
