@@ -625,9 +625,10 @@ def _matches(
             if content is None or (beginning := sums.get(str(content))) is None:
                 continue
             elsewhere = original.file.path != file.path
-            proves = content.length >= HEAD_BYTES or original.file.path in rotated_from(file.path)
-            if not beginning.whole and (not policy.appends or (elsewhere and not proves)):
-                continue  # a header, or a banner, proves nothing
+            if not beginning.whole and (
+                not policy.appends or (elsewhere and not _proves(content, original.file, file))
+            ):
+                continue
             order = elsewhere, not beginning.whole, distance(original.file, file)
             pairs.append((order, file, Match(original, beginning)))
     found, given = dict[FileId, Match](), set[FileId]()
@@ -636,6 +637,11 @@ def _matches(
             found[file] = match
             given.add(match.original.file)
     return found
+
+
+def _proves(content: ByteSum, original: FileId, file: FileId) -> bool:
+    """Return False if ``file`` may begin like ``original`` by chance: with a header, or a banner."""
+    return content.length >= HEAD_BYTES or original.path in rotated_from(file.path)
 
 
 def _raise_first(own: Mapping[str, Sequence[FileId]], chunks: Chunks, spark: str | None) -> None:
