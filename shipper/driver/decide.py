@@ -640,7 +640,7 @@ def _matches(
 
 
 def _proves(content: ByteSum, original: FileId, file: FileId) -> bool:
-    """Return False if ``file`` may begin like ``original`` by chance: with a header, or a banner."""
+    """Return False if ``file`` may begin like ``original`` by chance: a header or a banner."""
     return content.length >= HEAD_BYTES or original.path in rotated_from(file.path)
 
 
