@@ -135,6 +135,9 @@ def _waits(session: Any, run: DagRun) -> list[str]:
     for task in tasks:
         if task.state == TaskInstanceState.UP_FOR_RETRY:
             said.append(f"{task.task_id} is tried again at {moment(task.next_retry_datetime())}.")
+        elif task.state == TaskInstanceState.AWAITING_INPUT:
+            until = f" until {moment(task.trigger_timeout)}" if task.trigger_timeout else ""
+            said.append(f"{task.task_id} waits for a person's answer{until}.")
         elif task.state in (TaskInstanceState.SCHEDULED, TaskInstanceState.QUEUED):
             pool = session.scalar(select(Pool).where(Pool.pool == task.pool))
             if pool is None:

@@ -307,11 +307,12 @@ def dag_run(
     *,
     failed_in: str = "",
     waits_in: str = "",
+    asks_until: float | None = None,
     conf: dict[str, Any] | None = None,
     began: float | None = None,
 ) -> None:
     """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``. One task
-    failed, or is scheduled and waits for the pool ``waits_in``."""
+    failed, or is scheduled and waits for the pool ``waits_in``, or asks a person."""
     from airflow.models.dag_version import DagVersion
     from airflow.models.dagrun import DagRun
     from airflow.models.taskinstance import TaskInstance
@@ -335,7 +336,7 @@ def dag_run(
         run.end_date = at(hour + 1.2) if over else None
         session.add(run)
         session.flush()
-        if failed_in or waits_in:
+        if failed_in or waits_in or asks_until:
             version = DagVersion(
                 dag_id="web", version_number=1_000 + hour, bundle_name="dags-folder"
             )  # beyond other tests
@@ -348,6 +349,8 @@ def dag_run(
             )
             task.dag_id, task.state = "web", "failed" if failed_in else "scheduled"
             task.end_date = at(hour + 1.2) if failed_in else None
+            if asks_until:
+                task.state, task.trigger_timeout = "awaiting_input", at(asks_until)
             session.add(task)
 
 
@@ -401,6 +404,9 @@ def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask: Callable[..., Any
         dag_run(hour, "running", waits_in=pool)
         window = open_window(ask, "viewer", "web", hour)[1]
         assert (says in window.text, paused in window.text) == (True, False)
+    dag_run(14, "running", asks_until=20)
+    says = "to_far.ship waits for a person's answer until 2026-11-01 20:00:00 UTC."
+    assert says in open_window(ask, "viewer", "web", 14)[1].text
     pause(yes=True)
     assert paused in open_window(ask, "viewer", "web", 11)[1].text
 
