@@ -18,7 +18,6 @@ from shipper.driver.checks.refusals import (
     contradictions,
     missing,
     refusal,
-    refused_schemas,
 )
 from shipper.driver.connections import Connections
 from shipper.driver.context import RunContext
@@ -38,6 +37,7 @@ from shipper.driver.looking import look_into
 from shipper.driver.preflight import preflight
 from shipper.driver.recreated import error as recreated_error
 from shipper.driver.recreated import judge, notes, refuse_late
+from shipper.driver.schemas import refused_schemas
 from shipper.driver.timelines import last_commits
 from shipper.driver.unreadable import cannot_be_read, cannot_list
 from shipper.errors import ClusterRefuses, ShipperError, SourceError

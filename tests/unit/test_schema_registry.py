@@ -17,9 +17,8 @@ from shipper.config import load_all
 from shipper.config.avro import Avro
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.checks.refusals import refused_schemas
 from shipper.driver.checks.remote import ClusterTarget
-from shipper.driver.schemas import schema_ids
+from shipper.driver.schemas import refused_schemas, schema_ids
 from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient

@@ -1,5 +1,5 @@
 """Faults for which the plan or the ship refuses a cluster before anything is sent; `shipper doctor`
-looks for the same. Each check takes facts and asks no server, but for :func:`refused_schemas`."""
+looks for the same. Each check takes facts and asks no server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original, pattern_of_source
 from shipper.errors import ClusterError, ClusterRefuses, TopicMissing
-from shipper.finding import Finding, fail, of_error, warn
+from shipper.finding import Finding, fail, warn
 from shipper.kafka.admin import TopicFacts
 from shipper.kafka.limits import TopicLimit
-from shipper.kafka.schema_registry import RegistryClient
 from shipper.windows.window import Window
 
 REFUSED = "SHIP-410"
@@ -85,18 +84,6 @@ def no_transactions(pipeline: Pipeline, cluster: Cluster) -> Iterator[Finding]:
             "set `delivery.guarantee: at_least_once`",
             code=REFUSED,
         )
-
-
-def refused_schemas(cluster: Cluster, pipeline: Pipeline) -> Iterator[Finding]:
-    """Yield the first fault for which the cluster's Schema Registry would not take the pipeline's
-    schema. It only reads: the ship registers missing schemas."""
-    try:
-        if avro := pipeline.records.avro:
-            registry = RegistryClient(cluster, pipeline.name)
-            for subject in avro.subjects(list(pipeline.listed_topics())):
-                registry.check(subject, avro)
-    except ClusterError as error:
-        yield of_error(error, cluster.name)
 
 
 def contradictions(

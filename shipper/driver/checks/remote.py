@@ -19,8 +19,8 @@ from shipper.driver.checks.refusals import (
     lacking_partitions,
     missing,
     no_transactions,
-    refused_schemas,
 )
+from shipper.driver.schemas import refused_schemas
 from shipper.errors import ClusterError
 from shipper.finding import Finding, fail, ok, warn
 from shipper.kafka import tls
