@@ -135,12 +135,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
 
 
 def _earlier_wire_bytes(context: RunContext, cluster: str) -> int:
-    """Return what earlier attempts of this run sent; 0 if they left nothing that can be read: it is
-    a figure for people."""
-    try:
-        earlier = context.folder.find(f"ship.{cluster}", ShipResult)
-    except StepResultError:
-        return 0
+    """Return what earlier attempts of this run sent; 0 if they left nothing that can be read."""
+    earlier = context.folder.glance(f"ship.{cluster}", ShipResult)
     return earlier.wire_bytes + earlier.earlier_wire_bytes if earlier else 0
 
 

@@ -13,14 +13,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Literal
 
 import fsspec
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
-from shipper.errors import StepResultError
 from shipper.report.coverage import committed_at
 from shipper.report.incomplete import merged, on_cluster
 from shipper.report.markup import plural
@@ -28,7 +27,7 @@ from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
 from shipper.report.past_runs import run_ids, window_names
 from shipper.report.results import Gap, RunReport
-from shipper.report.run_folder import RunFolder, StepResult, names_in
+from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import left_in
 from shipper.runner import REPORT
@@ -37,7 +36,6 @@ from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
 Event = Literal["late", "failure", "trouble", "standstill", "gap"]
-R = TypeVar("R", bound=StepResult)
 #: Number of the newest windows that are checked, step by step, for a complete one. Beyond the last
 #: nothing is known.
 _LOOKED_AT = (0, 3, 20, 200)
@@ -148,7 +146,7 @@ def causes(runs_uri: str, pipeline: str, gaps: Sequence[Gap]) -> list[str]:
 
 def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
     folder = newest(runs_uri, pipeline, window)
-    report = left_result(folder, REPORT, RunReport) if folder else None
+    report = folder.glance(REPORT, RunReport) if folder else None
     return one_sentence(report.error) if report and report.error else None
 
 
@@ -156,15 +154,6 @@ def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:
     """Return the folder of the window's last run; None if none has begun. Raises OSError."""
     ids = run_ids(runs_uri, pipeline, window)
     return RunFolder(runs_uri, pipeline, window.start, window.end, ids[-1]) if ids else None
-
-
-def left_result(folder: RunFolder, name: str, kind: type[R]) -> R | None:
-    """Read a step's result; None also if it cannot be read: its details are worth less than what
-    they are for."""
-    try:
-        return folder.find(name, kind)
-    except StepResultError:
-        return None
 
 
 def delivered_late(

@@ -8,7 +8,7 @@ from collections.abc import Collection
 import fsspec
 
 from shipper.config.rules import original
-from shipper.report.late import left_result, newest
+from shipper.report.late import newest
 from shipper.report.past_runs import window_names
 from shipper.report.plan_result import PlanResult
 from shipper.report.run_folder import names_in
@@ -28,5 +28,5 @@ def _source_of(runs_uri: str, pipeline: str) -> str | None:
     windows = window_names(runs_uri, pipeline)
     last = max(windows, key=lambda window: window.end, default=None)
     folder = newest(runs_uri, pipeline, last) if last else None
-    plan = left_result(folder, PLAN, PlanResult) if folder else None
+    plan = folder.glance(PLAN, PlanResult) if folder else None
     return plan.source if plan else None

@@ -295,6 +295,13 @@ class RunFolder:
             )
         return result
 
+    def glance(self, name: str, kind: type[R]) -> R | None:
+        """Return the result of a step; None also if it cannot be read: its details are worth less
+        than what they are for."""
+        with contextlib.suppress(StepResultError):
+            return self.find(name, kind)
+        return None
+
     def _parsed(self, name: str, kind: type[R], text: str, extra: Extra) -> R:
         try:
             return kind.model_validate_json(text, extra=extra)
