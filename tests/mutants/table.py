@@ -495,8 +495,8 @@ MUTANTS = (
         "header-proves",
         _RENAMED,
         "shipper/driver/decide.py",
-        "proves = content.length >= HEAD_BYTES or original.file.path in rotated_from(file.path)",
-        "proves = True",
+        "return content.length >= HEAD_BYTES or original.path in rotated_from(file.path)",
+        "return True",
         "tests/unit/test_decide.py::test_a_header_says_nothing_of_a_longer_file_at_another_path",
     ),
     Mutant(
