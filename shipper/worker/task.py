@@ -173,17 +173,18 @@ class TaskAttempt:
     def announce(self, *, ended: bool = False) -> None:
         """Tell other tasks that it begins, or has ``ended``. Raises ClusterError, OutcomeUnknown.
 
-        Without an acknowledgement of the beginning, the ledger is waited for as in :meth:`check`,
-        so that an outage costs one of Spark's attempts at the task and not all.
+        If the beginning is not acknowledged, the ledger is waited for as in :meth:`check`, and the
+        record written again: an outage costs none of Spark's attempts, and a copy that comes late
+        does no harm (`model/attempts.pml`).
         """
         record = encode_attempt(self._order.pipeline, self._key._replace(ended=ended), Attempt())
         try:
             self.ledger.write_control([record])
         except (ClusterError, OutcomeUnknown):
-            if ended or self._key.number not in self.ledger.decide(CONTROL_NOW).answer.attempts.get(
-                self._key.task, []
-            ):
+            if ended:
                 raise
+            self.ledger.decide(CONTROL_NOW)
+            self.ledger.write_control([record])
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
