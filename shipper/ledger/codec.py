@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
 
@@ -124,7 +123,7 @@ def _pack(*parts: Any) -> bytes:
 
 def _value(record: object) -> bytes:
     """Leave out fields without a value: a decoder knows their defaults."""
-    fields = {name: value for name, value in asdict(record).items() if value is not None}  # type: ignore[call-overload]
+    fields = {name: value for name, value in vars(record).items() if value is not None}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -1,7 +1,8 @@
 """``python -m tests.sim.power [--seeds 300] [NAME …]``: remove each rule in turn, and play seeds
 until one breaks a promise.
 
-The seed that ``power.md`` keeps is played first, then so many of each kind, or of ``--kinds``.
+The seed that ``power.md`` keeps is played first. A change of the product gives it another course:
+then as many as ``--seeds`` of its kind, or of ``--kinds``, are played until one finds the rule.
 ``--write`` writes what was found into the table. The command fails if a removed rule is not found.
 """
 
@@ -104,11 +105,12 @@ def kept() -> dict[str, Found]:
 
 
 def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, int | str]]:
-    """Yield the seed that was kept, and then ``most`` of each kind in turn; of lanes, which are
-    short, more."""
+    """Yield the seed that was kept, and then ``most`` of each of ``kinds`` in turn; of lanes, which
+    are short, more. Without ``kinds``: of the kind that was kept."""
     if first:
         kind, number = first.split()
         yield kind, int(number) if number.isdecimal() else number
+        kinds = kinds or [kind] * number.isdecimal()
     next_ones = {kind: itertools.count() for kind in kinds}
     for _ in range(most):
         for kind in kinds:
@@ -127,7 +129,7 @@ def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
     from tests.sim.__main__ import KINDS
 
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
-    for kind, number in _seeds(before.seed, most, kinds or list(KINDS)):
+    for kind, number in _seeds(before.seed, most, kinds or list(KINDS) * (not before.seed)):
         try:
             _play(kind, number)
         except (Exception, pytest.fail.Exception) as error:
@@ -176,8 +178,8 @@ def main() -> int:
     os.environ["PYTHONHASHSEED"] = "0"  # of the processes that play
     parser = argparse.ArgumentParser(prog="python -m tests.sim.power", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
-    parser.add_argument("--seeds", type=int, default=0, help="of each kind, behind the kept one")
-    parser.add_argument("--kinds", default="", help="of these kinds alone: lanes,runs")
+    parser.add_argument("--seeds", type=int, default=1_000, help="most behind the kept one")
+    parser.add_argument("--kinds", default="", help="of these kinds, not of the kept one's: lanes,runs")
     parser.add_argument("--write", action="store_true", help="write the table anew")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
