@@ -179,7 +179,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.power", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
     parser.add_argument("--seeds", type=int, default=1_000, help="most behind the kept one")
-    parser.add_argument("--kinds", default="", help="of these kinds, not of the kept one's: lanes,runs")
+    parser.add_argument(
+        "--kinds", default="", help="of these kinds, not of the kept one's: lanes,runs"
+    )
     parser.add_argument("--write", action="store_true", help="write the table anew")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
