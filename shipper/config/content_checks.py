@@ -56,6 +56,11 @@ class ContentCheck(SourceGateCheck):
     ones each time. `full`: all of them."""
 
 
+def unknown_column(column: str | None, facts: PipelineFacts) -> Iterator[Fault]:
+    if facts.columns is not None and column is not None and column not in facts.columns:
+        yield ("column",), f"no column {column!r}{suggestion(column, facts.columns)}"
+
+
 class RateCheck(ContentCheck):
     """The share of records that are right."""
 
@@ -63,9 +68,7 @@ class RateCheck(ContentCheck):
     """Smallest share of the records, 0–1."""
 
     def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
-        column = getattr(self, "column", None)
-        if facts.columns is not None and column is not None and column not in facts.columns:
-            yield ("column",), f"no column {column!r}{suggestion(column, facts.columns)}"
+        yield from unknown_column(getattr(self, "column", None), facts)
 
 
 class RecordCheck(RateCheck):
@@ -189,6 +192,23 @@ class InWindowCheck(RateCheck):
         high = round((end.timestamp() + self.after_seconds) * 1000)
         at = f"try_cast({sql_column(self.column)} AS TIMESTAMP)"
         return f"{at} >= timestamp_millis({low}) AND {at} < timestamp_millis({high})"
+
+
+class MaxGapCheck(ContentCheck):
+    """The longest time without a record, to the second: between two records, from the window's
+    start to the first one, or from the last one to its end. Records outside the window do not
+    count. Of a window that is shipped in part already it says nothing."""
+
+    check: Literal["max_gap"]
+    column: str = Field(min_length=1)
+    """A column of `records.columns`, as of `in_window`."""
+    max_seconds: Seconds = Field(alias="max", ge=1)
+    """No time without a record is longer."""
+    on: Literal["full"] = "full"
+    """A sample has holes."""
+
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        yield from unknown_column(self.column, facts)
 
 
 class LineLengthCheck(ContentCheck):
@@ -386,6 +406,7 @@ SourceCheck = Annotated[
     | JsonCheck
     | AllowedCheck
     | InWindowCheck
+    | MaxGapCheck
     | LineLengthCheck
     | RouteRateCheck
     | SchemaCheck

@@ -20,6 +20,7 @@ from shipper.config.content_checks import (
     JsonCheck,
     LineLengthCheck,
     MatchesCheck,
+    MaxGapCheck,
     NotNullCheck,
     RateCheck,
     RecordCheck,
@@ -30,7 +31,7 @@ from shipper.config.content_checks import (
     UniqueCheck,
 )
 from shipper.config.rules import sql_column, sql_literal
-from shipper.config.units import write_size
+from shipper.config.units import format_duration, write_size
 from shipper.driver.gate import between, figure, listed, rate, share, size
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
@@ -82,6 +83,8 @@ def measured(check: ContentCheck, plan: PlanResult, topics: tuple[str, ...]) -> 
             return _share_of(check, check.condition())
         case InWindowCheck():
             return _share_of(check, check.condition_in(_begin(plan), plan.window_end))
+        case MaxGapCheck():
+            return _max_gap(check, plan)
         case UniqueCheck():
             return _unique(check, plan)
         case LineLengthCheck():
@@ -190,6 +193,37 @@ def _unique(check: UniqueCheck, plan: PlanResult) -> Measured:
         return CheckFigures((Bound(distinct / there, min=check.min_rate),), observed)
 
     return Measured(_at_least(check.min_rate, "distinct"), figures, observe)
+
+
+def _max_gap(check: MaxGapCheck, plan: PlanResult) -> Measured:
+    """Have Spark go through the seconds of the window that have a record: as many as the window is
+    long, however many records there are."""
+    expected = f"no {format_duration(check.max_seconds)} without a record"
+    if shipped := sum(not file.left for file in plan.own_files):
+        known = CheckFigures(
+            (Bound(shipped, min=1),),
+            f"not to be told: {plural(shipped, 'file')} of the window shipped before",
+        )
+        return Measured(expected, {}, lambda rows, found: known)
+    start, end = (int(at.timestamp()) for at in (plan.window_start, plan.window_end))
+    second = f"unix_seconds(try_cast({sql_column(check.column)} AS TIMESTAMP))"
+    seconds = f"collect_set(IF({second} >= {start} AND {second} < {end}, {second}, NULL))"
+    # An array of the longest gap and when it began, which compares by the gap.
+    gap = (
+        f"aggregate(array_sort(array_append({seconds}, {end}L)), array(0L, 0L, {start}L), "
+        "(s, x) -> array_append(greatest(array(s[0], s[1]), array(x - s[2], s[2])), x))"
+    )
+
+    def observe(rows: int, found: Figures) -> CheckFigures:
+        longest = found["gap"]
+        since = dt.datetime.fromtimestamp(found["since"], dt.UTC)
+        observed = (
+            f"at most {format_duration(longest)} without a record, from {since:%Y-%m-%dT%H:%M:%SZ} "
+            f"on, among {plural(rows, 'row')}{WHERE[check.on]}"
+        )
+        return CheckFigures((Bound(longest, max=check.max_seconds),), observed)
+
+    return Measured(expected, {"gap": f"{gap}[0]", "since": f"{gap}[1]"}, observe)
 
 
 def _line_length(check: LineLengthCheck) -> Measured:

@@ -59,6 +59,7 @@ ACCESS_CHECKS = [
     {"check": "matches", "regex": LINE},
     {"check": "allowed", "column": "host", "values": HOSTS},
     {"check": "in_window", "column": "at"},
+    {"check": "max_gap", "column": "at", "max": "10m"},
     {"check": "line_length", "p50": "100B", "p99": "200B", "max": "8kB"},
     {"check": "route_rate", "topics": {"errors.web": {"min": 0.001, "max": 0.2}}},
     {"check": "schema", "columns": 6, "delimiter": " "},
@@ -90,6 +91,7 @@ OF_LINES = {
     "json",
     "allowed",
     "in_window",
+    "max_gap",
     "line_length",
     "route_rate",
     "schema",
@@ -312,6 +314,12 @@ CORRUPTIONS = [
         "yesterday's file under today's name",
         "in_window(at)",
         lambda w: w.write(11, access(11, day="2026-10-31")),
+    ),
+    Corruption(
+        "nobody wrote for a quarter of an hour",
+        "max_gap(at)",
+        lambda w: w.write(9, re.sub(rb"(?m)^.{14}(2|30|31|32|33|34).*\n", b"", access(9))),
+        "16m1s without a record, from 2026-11-01T09:19:19Z",
     ),
     Corruption(
         "a topic is silent",

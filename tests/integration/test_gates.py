@@ -159,6 +159,16 @@ GOOD_AND_BAD = [
         LINES + b"web1 2026-11-01T12:00:01Z 200\n",
     ),
     (
+        {"check": "max_gap", "column": "at", "max": "5m"},
+        LINES.replace(b"T11:56", b"T12:56").replace(b"T11:01", b"noon"),
+        LINES.replace(b"T11:0", b"T12:0"),
+    ),
+    (
+        {"check": "max_gap", "column": "at", "max": "5m"},
+        b"web1 2026-11-01T10:59:00Z 200\n" + LINES,
+        LINES.replace(b"T11:5", b"T11:4").replace(b"T11:4", b"T11:3"),
+    ),
+    (
         {"check": "line_length", "min": "20B", "p50": "29B", "p99": "100B"},
         LINES + b"x" * 2000,
         LINES + b"\n",

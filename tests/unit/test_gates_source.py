@@ -281,6 +281,16 @@ def test_zero_rows_fail_every_check_but_the_count_with_their_own_severity():
     assert {result.observed for result in others} == {"0 rows in the sample: nothing to judge by"}
 
 
+def test_a_gap_is_no_gap_where_a_part_of_the_window_is_shipped_already():
+    """A run that was killed in its ship has the rest to send, and the check sees the rest alone."""
+    gap = check("max_gap", column="at", max="5m")
+    lines = Lines(3, gap=900, since=int(END.timestamp()) - 2000)
+    for left, passed in ((True, False), (False, True)):
+        planned = plan(1, 2)
+        planned.files[0].left = left
+        assert one(gap, planned, measure=lines)[0] is passed
+
+
 def test_a_figure_that_is_null_or_missing_blocks_even_if_the_check_would_only_warn():
     for figures in ({"shortest": 1, "longest": None}, {"shortest": None, "longest": 9}, {}):
         (result,) = gate(
