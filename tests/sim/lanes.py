@@ -1,5 +1,5 @@
 """Histories of lanes, ledger and takeover alone: what a ship does from its lease to its receipts,
-without plan, gates and results. So small that ten thousand of them can be played in a minute."""
+without plan, gates and results. So small that two cores play ten thousand of them in a minute."""
 
 from __future__ import annotations
 
