@@ -216,8 +216,9 @@ def sum_losses(found: Iterable[RecreatedTopic]) -> list[RecreatedTopic]:
     """Sum up losses: one for each incarnation of a topic. ``found``: of different files."""
     sums: dict[tuple[str, str], RecreatedTopic] = {}
     for loss in found:
-        sum_ = sums.setdefault((loss.topic, loss.before), loss)
-        if sum_ is not loss:
-            sum_.records += loss.records
-            sum_.files += loss.files
+        sum_ = sums.setdefault(
+            (loss.topic, loss.before), loss.model_copy(update={"records": 0, "files": 0})
+        )
+        sum_.records += loss.records
+        sum_.files += loss.files
     return [sums[key] for key in sorted(sums)]

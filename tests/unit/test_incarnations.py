@@ -15,6 +15,7 @@ from shipper.ledger.incarnations import (
     gone_ids,
     is_gone,
     losses,
+    sum_losses,
     topics_with_ids,
     without,
 )
@@ -145,3 +146,13 @@ def test_what_is_left_of_chunks_changes_apart_from_them() -> None:
     left = without(held, {"t": frozenset({"A"})})
     left.invalidate({FILE: Invalidated(1, frozenset())})
     assert held.committed_ms == {FILE: 7}
+
+
+def test_losses_are_summed_up_and_stay_what_they_are() -> None:
+    found = [
+        RecreatedTopic(topic="t", before="A", now="B", records=records, files=1)
+        for records in (3, 4)
+    ]
+    for _ in range(2):
+        (one,) = sum_losses(found)
+        assert (one.records, one.files, one.now) == (7, 2, "B")
