@@ -39,6 +39,7 @@ from shipper.config.rules import (
     sql_array,
     sql_column,
     sql_literal,
+    sql_time,
     suggestion,
 )
 from shipper.config.units import Bytes, Seconds, write_size
@@ -55,10 +56,10 @@ class ContentCheck(SourceGateCheck):
     """`sample`: `gates.sample_files` pieces of the files that are about to be shipped, the same
     ones each time. `full`: all of them."""
 
-
-def unknown_column(column: str | None, facts: PipelineFacts) -> Iterator[Fault]:
-    if facts.columns is not None and column is not None and column not in facts.columns:
-        yield ("column",), f"no column {column!r}{suggestion(column, facts.columns)}"
+    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
+        column = getattr(self, "column", None)
+        if facts.columns is not None and column is not None and column not in facts.columns:
+            yield ("column",), f"no column {column!r}{suggestion(column, facts.columns)}"
 
 
 class RateCheck(ContentCheck):
@@ -66,9 +67,6 @@ class RateCheck(ContentCheck):
 
     min_rate: StrictFloat = Field(default=1.0, gt=0, le=1)
     """Smallest share of the records, 0–1."""
-
-    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
-        yield from unknown_column(getattr(self, "column", None), facts)
 
 
 class RecordCheck(RateCheck):
@@ -190,7 +188,7 @@ class InWindowCheck(RateCheck):
         """Return :meth:`RecordCheck.condition` for one window."""
         low = round((start.timestamp() - self.before_seconds) * 1000)
         high = round((end.timestamp() + self.after_seconds) * 1000)
-        at = f"try_cast({sql_column(self.column)} AS TIMESTAMP)"
+        at = sql_time(self.column)
         return f"{at} >= timestamp_millis({low}) AND {at} < timestamp_millis({high})"
 
 
@@ -206,9 +204,6 @@ class MaxGapCheck(ContentCheck):
     """No time without a record is longer."""
     on: Literal["full"] = "full"
     """A sample has holes."""
-
-    def faults(self, facts: PipelineFacts) -> Iterator[Fault]:
-        yield from unknown_column(self.column, facts)
 
 
 class LineLengthCheck(ContentCheck):

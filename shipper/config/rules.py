@@ -197,6 +197,11 @@ def sql_column(name: str) -> str:
     return f"`{name}`"
 
 
+def sql_time(name: str) -> str:
+    """Write a column, of whatever type, as a time in Spark SQL; null if it is none."""
+    return f"try_cast({sql_column(name)} AS TIMESTAMP)"
+
+
 def sql_array(texts: tuple[str, ...]) -> str:
     """Write ``texts`` as an array of string literals."""
     return f"array({', '.join(sql_literal(text) for text in texts)})"

@@ -30,7 +30,7 @@ from shipper.config.content_checks import (
     Share,
     UniqueCheck,
 )
-from shipper.config.rules import sql_column, sql_literal
+from shipper.config.rules import sql_column, sql_literal, sql_time
 from shipper.config.units import format_duration, write_size
 from shipper.driver.gate import between, figure, listed, rate, share, size
 from shipper.report.markup import plural
@@ -206,7 +206,7 @@ def _max_gap(check: MaxGapCheck, plan: PlanResult) -> Measured:
         )
         return Measured(expected, {}, lambda rows, found: known)
     start, end = (int(at.timestamp()) for at in (plan.window_start, plan.window_end))
-    second = f"unix_seconds(try_cast({sql_column(check.column)} AS TIMESTAMP))"
+    second = f"unix_seconds({sql_time(check.column)})"
     seconds = f"collect_set(IF({second} >= {start} AND {second} < {end}, {second}, NULL))"
     # An array of the longest gap and when it began, which compares by the gap.
     gap = (
