@@ -23,7 +23,7 @@ class PreviewedLine(Result):
     why: str | None = None
     """The rule or the reason."""
     fault: str | None = None
-    """What is wrong with the record, if more than the reason is known."""
+    """Fault of the record, if more than the reason is known."""
     topic: str | None = None
     """Topic; None: it goes to no topic."""
     value: str | None = None
