@@ -283,14 +283,14 @@ def sum_up(hadoop: Hadoop, files: Sequence[ToSum], source: Source) -> None:
 def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[list[Beginning] | _Unread]:
     if not files:
         return []
-    wanted = packed.number(len(files))
+    wanted = bytearray(packed.number(len(files)))
     for file, lengths in files:
         stored = file.format in TABLES
-        wanted += packed.text(file.path) + packed.text(PLAIN if stored else file.format or PLAIN)
-        wanted += packed.text(file.etag)
+        for text in (file.path, PLAIN if stored else file.format or PLAIN, file.etag):
+            wanted += packed.text(text)
         for number in (file.size_bytes, file.modified_ms, len(lengths), *sorted(lengths)):
             wanted += packed.number(number)
-    answer = packed.Unpacker(_folder(hadoop).sums(hadoop.conf, bytearray(wanted)))
+    answer = packed.Unpacker(_folder(hadoop).sums(hadoop.conf, wanted))
     found = list[list[Beginning] | _Unread]()
     for _, lengths in files:
         what, text = answer.number(), answer.text()

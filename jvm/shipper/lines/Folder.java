@@ -116,7 +116,7 @@ public final class Folder {
                 return Hdfs.status(Content.fileSystem(whole, conf), whole, conf);
             } catch (IOException error) {
                 IOException told = Access.explained(whole, conf, error);
-                if (Access.isFault(told) && !Access.isLogin(told)) {
+                if (Access.isGone(told) || (Access.isFault(told) && !Access.isLogin(told))) {
                     return told;
                 }
                 throw told;
@@ -169,7 +169,7 @@ public final class Folder {
 
     private static Object sums(Configuration conf, Piece file, long[] lengths) {
         StringBuilder found = new StringBuilder();
-        byte[] buffer = new byte[64 * 1024];
+        byte[] buffer = new byte[(int) Math.min(64 * 1024, Math.max(1, lengths[lengths.length - 1]))];
         try (Content.Stored stored = Content.open(file, conf); InputStream content = Content.unpacked(stored, file.format(), conf)) {
             Summed summed = new Summed(content, 0);
             int last = -1;

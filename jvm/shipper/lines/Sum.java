@@ -57,7 +57,11 @@ final class Sum {
     /** LENGTH:CRC32CRC32C, the sums in hexadecimal. */
     @Override
     public String toString() {
-        return String.format("%d:%08x%08x", length(), first(), second());
+        return length() + ":" + hexadecimal(first()) + hexadecimal(second());
+    }
+
+    private static String hexadecimal(long sum) {
+        return Long.toHexString(1L << 32 | sum).substring(1);
     }
 
     /** The CRC of two contents, by theirs and the length of the second one: the first one times x^(8 · length), modulo the polynomial. */
