@@ -62,13 +62,19 @@ class Numbered:
     longer, so that a fault finds one."""
     properties: dict[str, Any] = field(default_factory=dict)
     """librdkafka's, in the cluster's config."""
+    bandwidth: str = "125MB/s"
     delivery: dict[str, Any] = field(default_factory=dict)
     """In place of these test settings."""
 
     @property
     def cluster(self) -> Cluster:
         return Cluster.model_validate(
-            {"cluster": "three", "bootstrap": self.bootstrap, "properties": self.properties}
+            {
+                "cluster": "three",
+                "bootstrap": self.bootstrap,
+                "properties": self.properties,
+                "bandwidth": self.bandwidth,
+            }
         )
 
     @property

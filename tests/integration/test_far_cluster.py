@@ -59,12 +59,16 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer,
 
 
 @contextmanager
-def slow_to_acknowledge(folder: Path, ack_ms: float) -> Iterator[tuple[Numbered, FaultProxy]]:
-    """Yield a ship to a broker that answers at once and acknowledges late, as on object storage."""
+def slow_to_acknowledge(
+    folder: Path, *, most_bytes: int = 10_000_000, records: int = 50_000, **shape: float
+) -> Iterator[tuple[Numbered, FaultProxy]]:
+    """Yield a ship to a broker that answers at once and acknowledges late, as on object storage.
+    ``most_bytes``: of a batch; ``records``: of each of four splits. An independent consumer finds
+    each record once."""
     port, name = free_port(), f"slow{next(_unique)}-{os.getpid()}"
     with (
         KafkaServer(folder / "kafka", far_port=port) as kafka,
-        FaultProxy(kafka.far_listener, port, ack_ms=ack_ms) as link,
+        FaultProxy(kafka.far_listener, port, **shape) as link,
     ):
         numbered = Numbered(
             name,
@@ -73,17 +77,32 @@ def slow_to_acknowledge(folder: Path, ack_ms: float) -> Iterator[tuple[Numbered,
             str(folder),
             files=(0, 1),
             splits=4,
-            records=50_000,
+            records=records,
             records_per_second=1e9,
             tasks=1,
             delivery={"chunk_size": None, "batch_size": None, "lanes": None, "lease": "60s"},
         )
         ClusterClient(numbered.cluster).create_topics(
-            {name: 16}, {"max.message.bytes": "10000000"}, replication_factor=1
+            {name: 16}, {"max.message.bytes": str(most_bytes)}, replication_factor=1
         )
         yield numbered, link
         values = read_topic(kafka.bootstrap, name)
-    assert len(set(values)) == len(values) == 200_000
+    assert len(set(values)) == len(values) == 4 * records
+
+
+def spy_on_sizes(patch: pytest.MonkeyPatch) -> tuple[list[Tuning], list[float]]:
+    """Return the sizes that a ship changes to, and the waits that tell it the delay."""
+    followed, waits = list[Tuning](), list[float]()
+    follow, note = Following.follow, Following.note
+
+    def spy(self: Following, waited_share: float) -> bool:
+        if changed := follow(self, waited_share):
+            followed.append(self.tuning)
+        return changed
+
+    patch.setattr(Following, "follow", spy)
+    patch.setattr(Following, "note", lambda self, each: (waits.append(each), note(self, each)))
+    return followed, waits
 
 
 def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
@@ -98,7 +117,7 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
         orders.append(order)
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
-    with slow_to_acknowledge(tmp_path, 300) as (numbered, _):
+    with slow_to_acknowledge(tmp_path, ack_ms=300) as (numbered, _):
         result = ship_numbered.ship(numbered, tasks)
     [order] = orders
     assert result.rtt_ms is not None
@@ -115,16 +134,8 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
 def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = list[Tuning]()
-    follow = Following.follow
-
-    def spy(self: Following, waited_share: float) -> bool:
-        if changed := follow(self, waited_share):
-            followed.append(self.tuning)
-        return changed
-
-    monkeypatch.setattr(Following, "follow", spy)
-    with slow_to_acknowledge(tmp_path, 0) as (numbered, link):
+    followed, _ = spy_on_sizes(monkeypatch)
+    with slow_to_acknowledge(tmp_path) as (numbered, link):
 
         def tasks(
             numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
@@ -144,6 +155,31 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
     assert result.held_ack_ms >= 300
     assert [each.side_by_side for each in followed] == [3]
     assert result.delivered == 200_000
+
+
+@pytest.mark.parametrize("records", [75_000, pytest.param(400_000, marks=pytest.mark.long)])
+def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Half of them take 250 ms, one of a hundred 1.5 s. The narrow link makes lanes few and
+    transactions small, so that other sizes would be at hand and the delay is judged often."""
+    followed, waits = spy_on_sizes(monkeypatch)
+
+    def tasks(
+        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+    ) -> tuple[list[Receipt], None]:
+        return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
+
+    shape = {"ack_ms": 250, "ack_p99_ms": 1500}
+    with slow_to_acknowledge(tmp_path, most_bytes=200_000, records=records, **shape) as (slow, _):
+        delivery = {**slow.delivery, "memory": "40MB"}
+        result = ship_numbered.ship(replace(slow, bandwidth="16MB/s", delivery=delivery), tasks)
+    assert len(waits) > 4 * 32, "each 32 of them tell another delay"
+    assert len(followed) <= 1
+    assert (result.lane_reopened, result.task_retries) == (0, 0)
+    assert result.held_ack_ms is not None
+    assert 150 < result.held_ack_ms < 1000
+    assert result.delivered == 4 * records
 
 
 class Spans(Phases):

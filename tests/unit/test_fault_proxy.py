@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import select
 import socket
 import socketserver
+import statistics
 import struct
 import threading
 import time
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
+from shipper_tools.faultproxy.link import Conditions
 from shipper_tools.faultproxy.proxy import FaultProxy
 
 from tests.waiting import slowness, wait_until
@@ -58,7 +61,9 @@ def link(shared: FaultProxy) -> Iterator[FaultProxy]:
     yield shared
     shared.resume()
     shared.release()
-    shared.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0, ack_ms=0)
+    shared.shape(
+        rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0, ack_ms=0, ack_p99_ms=0
+    )
     shared.cut()
 
 
@@ -111,6 +116,18 @@ def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at
         assert round_trip_seconds(fast, request(3, 3)) < 0.1 * slowness()
         assert receive(slow, 224) == b"".join(stored)
         assert 0.19 < time.monotonic() - began < 0.39 * slowness()
+
+
+def test_acknowledgements_vary_around_their_median_with_a_long_tail(link: FaultProxy) -> None:
+    draw = random.Random(1)
+    delays = Conditions(ack_ms=250, ack_p99_ms=1500)
+    drawn = statistics.quantiles((delays.ack_seconds(draw) for _ in range(20_000)), n=100)
+    assert 0.24 < drawn[49] < 0.26
+    assert 1.35 < drawn[98] < 1.65
+    link.shape(ack_ms=20, ack_p99_ms=100)
+    with connect(link) as connection:
+        took = [round_trip_seconds(connection, request(PRODUCE, PRODUCE)) for _ in range(30)]
+    assert max(took) > 0.03
 
 
 def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:

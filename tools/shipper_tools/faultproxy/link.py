@@ -29,6 +29,8 @@ _EARLY_SECONDS = 0.0005
 #: A narrow link queues no more than this before it stops reading, as a router with a short buffer.
 _NARROW_QUEUE_SECONDS = 0.05
 _RESET = struct.pack("ii", 1, 0)
+#: Standard deviations from the median to the 99th percentile of a normal distribution.
+_P99 = 2.326
 
 
 @dataclass
@@ -48,10 +50,17 @@ class Conditions:
     ack_ms: float = 0.0
     """Answers to Produce and EndTxn come so long after their requests at least, all others at once:
     a Kafka on object storage. Requests of one connection wait side by side."""
+    ack_p99_ms: float = 0.0
+    """99th percentile of these times, which have a long tail then, and `ack_ms` as their median;
+    answers of one connection keep their order. 0: all take `ack_ms`."""
 
     @property
     def one_way_seconds(self) -> float:
         return self.rtt_ms / 2000
+
+    def ack_seconds(self, draw: random.Random) -> float:
+        tail = math.log(max(1.0, self.ack_p99_ms / self.ack_ms)) / _P99
+        return self.ack_ms / 1000 * math.exp(draw.gauss(0.0, tail))
 
 
 @dataclass
@@ -382,7 +391,8 @@ class Pipe:
         if self._direction == "down":
             return self._connection.stored_at.pop(head[1], 0.0)
         if self._link.shape.ack_ms and head[1] in _STORED:
-            self._connection.stored_at[head[3]] = now + self._link.shape.ack_ms / 1000
+            delay = self._link.shape.ack_seconds(self._link.random)
+            self._connection.stored_at[head[3]] = now + delay
         return 0.0
 
     def _wants_to_hold(self, head: tuple[int, ...]) -> bool:
