@@ -20,6 +20,7 @@ from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
+from shipper.report.throughput import foretold
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
 
@@ -78,6 +79,8 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     for cluster in result.clusters:
         if cluster.tuning:
             out.say(f"{cluster.cluster}: {cluster.tuning}")
+        if cluster.forecast:
+            out.say(f"{cluster.cluster}: {foretold(cluster.forecast)}")
     for cluster in result.clusters:
         show_findings(cluster.findings, out, err)
 

@@ -13,27 +13,21 @@ from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions
 from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
+from shipper.driver.forecast import limit_of
 from shipper.driver.pieces import starts_of
 from shipper.driver.timelines import lane_accounts, lane_timeline
 from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import (
     FileAccount,
-    Limit,
     ShipResult,
     TopicAccount,
     write_checksum,
 )
 from shipper.types import FileId
 from shipper.worker.receipt import MOST_NAMED, Receipt, SplitReceipt
-from shipper.worker.tuning import SHORT_ACK_SECONDS
 
 _NOTED_THROTTLING_SECONDS = 5.0
-#: Shortest ship of which is said what held it up.
-_TOLD_SECONDS = 5.0
-#: Shares: of what a cap or a link lets through; of the tasks' time that their reader waited for a
-#: lane; of it that one core was at work for each.
-_FULL, _WAITED, _BUSY = 0.8, 0.2, 0.5
 
 
 class ReceiptAccount:
@@ -129,27 +123,6 @@ class ReceiptAccount:
         result.limited_by = limit_of(result, receipts, context.clusters[result.cluster].bandwidth)
         result.lane_timeline = lane_timeline(receipts)
         result.lane_accounts = lane_accounts(receipts)
-
-
-def limit_of(result: ShipResult, receipts: Sequence[Receipt], bandwidth: float) -> Limit | None:
-    """Return what held the ship up most; None: it was too short to tell. ``bandwidth``: of the
-    cluster's link, in bytes per second."""
-    at_work = sum(each.seconds for each in receipts)
-    if result.ship_seconds < _TOLD_SECONDS or not at_work:
-        return None
-    rate = result.wire_bytes / result.ship_seconds
-    if result.rate_limit_bytes and rate >= _FULL * result.rate_limit_bytes:
-        return "rate_limit"
-    busy = result.cpu_seconds / at_work
-    waited = sum(each.samples[-1].waited_seconds for each in receipts if each.samples) / at_work
-    if waited < _WAITED:
-        return "processor" if busy >= _BUSY else "source"
-    if sum(each.throttled_seconds for each in receipts) >= _WAITED * at_work:
-        return "quota"
-    if rate >= _FULL * bandwidth:
-        return "bandwidth"
-    delay = (result.held_ack_ms or result.ack_ms or 0.0) / 1000
-    return "processor" if busy >= _FULL or delay < SHORT_ACK_SECONDS else "acknowledgements"
 
 
 def possible_duplicates(receipts: Iterable[Receipt], result: ShipResult) -> str:

@@ -32,6 +32,7 @@ from shipper.driver.decide import (
 )
 from shipper.driver.engine import Listed
 from shipper.driver.files import REASONS, ListedFile, NotTaken, select
+from shipper.driver.forecast import forecast
 from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.looking import look_into
 from shipper.driver.preflight import preflight
@@ -47,7 +48,7 @@ from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.markup import plural
-from shipper.report.past_runs import delivered_files, run_ids, window_names
+from shipper.report.past_runs import delivered_files, last_ship, run_ids, window_names
 from shipper.report.plan_result import (
     IN_THE_CLEAR,
     ClusterPlan,
@@ -347,6 +348,7 @@ def _ask_clusters(
                 "nothing of their content, and nothing can be shipped while this lasts."
             )
             cluster.findings.append(warn(text, code="unread", cluster=cluster.cluster))
+            cluster.forecast = None
     _note_missing(context, result, asked)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if problems and len(problems) == len(result.clusters):
@@ -701,7 +703,7 @@ class AskedCluster:
             self._compare_topics()
         if wanted and not found.problem and self._connections:
             try:
-                _add_tuning(found, self._connections, self._known, context, self._plan)
+                _add_tuning(found, self._connections, self._known, context, self._plan, wanted)
             except ShipperError as error:
                 self._note_problem(error)
         return found
@@ -776,8 +778,9 @@ def _add_tuning(
     known: dict[str, TopicFacts],
     context: RunContext,
     plan: PlanResult,
+    wanted: Collection[FileId],
 ) -> None:
-    """Add the preflight's tuning. Raises ClusterError."""
+    """Add the preflight's tuning, and what a ship of the files will cost. Raises ClusterError."""
     ready = preflight(
         to.client,
         to.cluster,
@@ -789,3 +792,7 @@ def _add_tuning(
     tuning, rtt_seconds = ready.tuning, ready.sizing.link.rtt_seconds
     found.rtt_ms, found.tuning, found.lanes = rtt_seconds * 1000, tuning.why, tuning.lanes
     found.batch_bytes, found.chunk_bytes = tuning.batch_bytes, tuning.chunk_bytes
+    count, past = sum(file.unpacked_bytes for file in plan.files if file.id in wanted), None
+    with contextlib.suppress(OSError):
+        past = last_ship(context.own_runs_uri, context.pipeline.key, found.cluster)
+    found.forecast = forecast(ready.sizing, tuning, count, past)

@@ -14,7 +14,7 @@ import fsspec
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from shipper import runtime
-from shipper.report.plan_result import PlanResult
+from shipper.report.plan_result import Limit, PlanResult
 from shipper.report.results import PastRun
 from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
@@ -28,7 +28,7 @@ _LOOKED_AT_PER_RUN = 5
 """Windows without a run to show that are skipped for each wanted window; a pipeline that has failed
 for weeks should not have all of its reports read by each run."""
 
-S = TypeVar("S", "_Report", PlanResult)
+S = TypeVar("S", "_Report", "PastShip", PlanResult)
 
 log = logging.getLogger("shipper.history")
 
@@ -110,6 +110,44 @@ def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> 
                 records=max((ship.read + ship.unread for ship in report.ships), default=0),
                 seconds=(report.finished_at - report.planned_at).total_seconds(),
             )
+
+
+class _SentTo(BaseModel):
+    delivered_bytes: int = 0
+
+
+class PastShip(BaseModel):
+    """Figures of an earlier ship, which tell what another one will cost."""
+
+    run_id: str
+    tasks: int = 0
+    ship_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    wire_bytes: int = 0
+    limited_by: Limit | None = None
+    topics: list[_SentTo] = []
+
+    @property
+    def bytes(self) -> int:
+        return sum(topic.delivered_bytes for topic in self.topics)
+
+    @property
+    def tells(self) -> bool:
+        """True if it took long enough, and has all figures."""
+        return all((self.limited_by, self.bytes, self.wire_bytes, self.cpu_seconds))
+
+
+def last_ship(runs_uri: str, pipeline: str, cluster: str) -> PastShip | None:
+    """Return the latest ship to the cluster that took long enough to tell what held it up; None if
+    the latest few windows have none. Raises OSError."""
+    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    names = sorted((name for _, name in _windows(fs, path)), reverse=True)
+    for folder in (f"{path}/{name}" for name in names[:_LOOKED_AT_PER_RUN]):
+        for run_id in sorted(names_in(fs, folder), reverse=True)[:_LOOKED_AT_PER_RUN]:
+            found = _find(fs, f"{folder}/{run_id}/ship.{cluster}.json", run_id, PastShip)
+            if found and found.tells:
+                return found
+    return None
 
 
 def delivered_files(

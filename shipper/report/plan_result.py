@@ -7,7 +7,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -18,6 +18,7 @@ from shipper.ledger.incarnations import RecreatedTopic
 from shipper.report.run_folder import Result, StepResult
 from shipper.types import FileId
 
+Limit = Literal["source", "processor", "acknowledgements", "bandwidth", "rate_limit", "quota"]
 IN_THE_CLEAR = "in-the-clear"
 """Code of the warning that records, or passwords too, can be read on their way to a cluster."""
 #: What a pair is in JSON.
@@ -98,6 +99,11 @@ class PlannedFile(KnownFile):
     """True if another run may read it, because the file is not at fault: out of reach (a DataNode
     is down), or replaced since the plan."""
 
+    @property
+    def unpacked_bytes(self) -> int:
+        """About how many bytes it unpacks to: real logs compress about 7:1."""
+        return self.size_bytes * (1 if self.format in ("", "plain") else 7)
+
     def left_out(self, why: str) -> LeftOut:
         """Return it as a file that the run does without after all."""
         return LeftOut(
@@ -174,6 +180,27 @@ class OfCluster(Result):
         self.findings += [one for one in found if one not in self.findings]
 
 
+class Forecast(Result):
+    """Expected limit and cost of a ship, for the bytes as the files have them: rules of
+    `records.drop`, and what a record is made of, change them."""
+
+    bytes: int
+    """Bytes to send at most, uncompressed. A packed file counts as if it unpacked 7 : 1."""
+    wire_bytes: int
+    """Bytes on the wire, if they compress as those of that ship, or as the sample."""
+    cpu_seconds: float
+    """CPU time in core-seconds."""
+    measured_by: str | None = None
+    """Run whose ship these figures go by; null: no ship of the pipeline to the cluster took long
+    enough, and `cpu_seconds` is by shipper's benchmark of plain lines."""
+    bytes_per_second: float | None = None
+    """Uncompressed; null: not known before a ship has told."""
+    seconds: float | None = None
+    """Seconds from the first byte to the last commit; null: not known."""
+    limited_by: Limit | None = None
+    """As `limited_by` of a ship; null: not known, or the ship is too short to tell."""
+
+
 class ClusterPlan(OfCluster):
     """Files of the window that one cluster already holds, and those that it lacks."""
 
@@ -218,6 +245,8 @@ class ClusterPlan(OfCluster):
     chunk_bytes: int | None = None
     tuning: str = ""
     """Reason for these sizes, in one paragraph."""
+    forecast: Forecast | None = None
+    """Expected limit and cost of the next ship; null: nothing is left, or nothing can be said."""
     looks_back_to: dt.datetime | None = None
     """Begin of the first window before the run's own whose files were held against this cluster's
     ledger; None: of none."""
@@ -365,12 +394,8 @@ class PlanResult(StepResult):
 
     @property
     def bytes_to_read(self) -> int:
-        """About what the files that some cluster lacks unpack to: real logs compress about 7:1."""
-        return sum(
-            file.size_bytes * (1 if file.format in ("", "plain") else 7)
-            for file in self.files
-            if file.left
-        )
+        """About what the files that some cluster lacks unpack to."""
+        return sum(file.unpacked_bytes for file in self.files if file.left)
 
     @property
     def total_splits(self) -> int:

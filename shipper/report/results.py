@@ -7,7 +7,7 @@ import datetime as dt
 from typing import Literal
 
 from shipper.ledger.incarnations import RecreatedTopic
-from shipper.report.plan_result import OfCluster, PlanResult
+from shipper.report.plan_result import Limit, OfCluster, PlanResult
 from shipper.report.run_folder import Result, StepResult
 
 
@@ -204,9 +204,6 @@ class LaneAccount(Result):
     reader."""
     reopened: int = 0
     """Number of times that it was reopened."""
-
-
-Limit = Literal["source", "processor", "acknowledgements", "bandwidth", "rate_limit", "quota"]
 
 
 class ShipResult(StepResult, OfCluster):

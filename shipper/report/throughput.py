@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from shipper.config.units import format_bytes, format_duration
 from shipper.report.cluster_view import ClusterView
 from shipper.report.markup import number, plural, utc
-from shipper.report.results import Limit, ShipResult, TimelinePoint
+from shipper.report.plan_result import Forecast, Limit
+from shipper.report.results import ShipResult, TimelinePoint
 
 MOST_STEPS = 240
 """More points than that are summed up in groups of equal number: a step of less than two pixels
@@ -50,6 +51,26 @@ def throughput(account: ClusterView, ship: ShipResult, prefix: str) -> dict[str,
     plot = _plot(steps) if len(steps) > 1 else None
     says = " ".join(_caption(ship, steps))
     return {"account": account, "prefix": prefix, "says": says, "plot": plot}
+
+
+def foretold(found: Forecast) -> str:
+    """Return the forecast in two sentences."""
+    by = (
+        f"as in run {found.measured_by}"
+        if found.measured_by
+        else "as in shipper's benchmark of plain lines"
+    )
+    cost = (
+        f"{format_bytes(found.bytes)} to send, some {format_bytes(found.wire_bytes)} on the wire "
+        f"and {found.cpu_seconds:.1f} CPU seconds, {by}"
+    )
+    if found.seconds is None or found.bytes_per_second is None:
+        return f"{cost}. The time is not known, since no earlier ship took long enough to tell."
+    took = f"in some {format_duration(found.seconds)}"
+    if found.limited_by is None:
+        return f"{cost}, {took}: too short to tell a limit."
+    rate = f"{format_bytes(found.bytes_per_second)}/s"
+    return f"{cost}, {took} ({rate}). {_LIMITS[found.limited_by].capitalize()} will limit it."
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:

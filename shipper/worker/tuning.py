@@ -160,6 +160,11 @@ class Sizing:
         """Return the same with another delay of acknowledgements."""
         return replace(self, link=replace(self.link, ack_seconds=seconds or 0.0))
 
+    def acknowledged_bytes_per_second(self, sizes: Tuning) -> float:
+        """Return how much all tasks send if nothing but acknowledgements limits them."""
+        waits = self.link.transaction_seconds(sizes.chunk_bytes / sizes.batch_bytes) * _WORK
+        return self.tasks * sizes.lanes * sizes.chunk_bytes / waits
+
     def tune(self) -> Tuning:
         """Size the lanes so that the link is full, or what a cap leaves of it. A small window is
         divided among all lanes, or among as many as it has batches for."""

@@ -36,6 +36,7 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     told = json.loads(done.stdout)
     assert (told["error"], told["asked"]["plan_only"], told["ships"]) == (None, True, [])
     assert told["plan"]["clusters"][0]["left_files"] == 1
+    assert told["plan"]["clusters"][0]["forecast"]["bytes"] == len(LINES)
     assert world.nothing_was_sent()
     assert "/_dry_runs/" in told["page"]
     assert (
@@ -112,3 +113,11 @@ def test_a_cap_of_the_run_slows_it_down(world: World) -> None:
     assert "zstd at level 9" in found["tuning"]
     assert 0 < found["cpu_seconds"] < 60
     assert found["wire_bytes"] <= 1.05 * 100_000 * found["ship_seconds"]
+    world.write_log("c.log", b"another line\n" + (world.logs / "b.log").read_bytes())
+    world.write_pipeline(delivery={"compression": "auto", "lease": "2s", "rate_limit": "100kB/s"})
+    foretold = world.plan().clusters[0].forecast
+    assert foretold is not None
+    assert (foretold.limited_by, foretold.measured_by) == ("rate_limit", found["run_id"])
+    assert foretold.seconds is not None
+    assert 0.7 < foretold.seconds / found["ship_seconds"] < 1.4
+    assert 0.8 < foretold.wire_bytes / found["wire_bytes"] < 1.3

@@ -2,14 +2,18 @@ import datetime as dt
 
 import pytest
 
-from shipper.driver.account import limit_of, throttling
+from shipper.driver.account import throttling
+from shipper.driver.forecast import forecast, limit_of
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.report.past_runs import PastShip
 from shipper.report.results import FileAccount, ShipResult, write_checksum
+from shipper.report.throughput import foretold
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import SPARK, reconcile
 from shipper.worker.receipt import LaneSample, Receipt
+from shipper.worker.tuning import LinkProfile, Sizing
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
@@ -163,3 +167,54 @@ def test_a_ship_that_a_quota_held_up_says_so() -> None:
     sample = LaneSample(100.0, 0, 0, 0, 80.0, 0, 0)
     receipt = Receipt(0, first_at=0.0, last_at=100.0, samples=[sample], throttled_seconds=60.0)
     assert limit_of(ship(ship_seconds=100.0, ack_ms=400.0), [receipt], 10_000_000) == "quota"
+
+
+PAST = PastShip.model_validate(
+    {
+        "run_id": "r9",
+        "tasks": 2,
+        "ship_seconds": 10.0,
+        "cpu_seconds": 12.0,
+        "wire_bytes": 200_000_000,
+        "limited_by": "source",
+        "topics": [{"delivered_bytes": 600_000_000}, {"delivered_bytes": 400_000_000}],
+    }
+)
+NEAR = {"rtt_seconds": 0.001, "ack_seconds": 0.004, "bandwidth_bytes_per_second": 125e6}
+
+
+@pytest.mark.parametrize(
+    ("limit", "rate", "link", "past"),
+    [
+        (None, None, {}, None),
+        (None, None, {"ack_seconds": 0.0}, None),
+        ("rate_limit", 7e6, {"cap_bytes_per_second": 1_000_000, "cap_seconds": 30.0}, None),
+        ("bandwidth", 14e6, {"bandwidth_bytes_per_second": 2e6}, None),
+        (None, None, {"ack_seconds": 1.0, "partitions": 16}, None),
+        ("source", 100e6, {}, {}),
+        ("quota", 100e6, {}, {"limited_by": "quota"}),
+        ("processor", 100e6, {}, {"limited_by": "processor"}),
+        ("processor", 2 / 12e-9, {}, {"limited_by": "bandwidth"}),
+        ("processor", 2 / 12e-9, {}, {"tasks": 1}),
+        ("bandwidth", 50e6, {"bandwidth_bytes_per_second": 10e6}, {}),
+        ("acknowledgements", 71e6, {"ack_seconds": 1.0, "partitions": 16}, {}),
+    ],
+)
+def test_a_plan_foretells_what_limits_by_the_link_and_by_an_earlier_ship(limit, rate, link, past):
+    """Two tasks, 7 GB. What only a ship can tell is not known before one has told."""
+    sizing = Sizing(LinkProfile(ratio=7.0, limit_bytes=1_048_588, **(NEAR | link)), 2, 160_000_000)
+    earlier = None if past is None else PAST.model_copy(update=past)
+    found = forecast(sizing, sizing.tune(), 7_000_000_000, earlier)
+    assert (found.limited_by, found.wire_bytes / 1e9) == (limit, 1.4 if past is not None else 1.0)
+    assert found.bytes_per_second == (rate and pytest.approx(rate, rel=0.01))
+    assert found.seconds == (rate and pytest.approx(7e9 / rate, rel=0.15))
+    assert (found.measured_by, round(found.cpu_seconds)) in (("r9", 84), (None, 57), (None, 74))
+    assert ("not known" in foretold(found)) == (limit is None)
+
+
+def test_of_a_short_ship_no_limit_is_foretold_as_none_is_found_afterwards():
+    sizing = Sizing(LinkProfile(ratio=7.0, limit_bytes=1_048_588, **NEAR), 2, 160_000_000)
+    found = forecast(sizing, sizing.tune(), 70_000_000, PAST)
+    assert found.limited_by is None
+    assert found.seconds == pytest.approx(0.7, abs=0.3)
+    assert "too short" in foretold(found)

@@ -7,10 +7,10 @@ import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.pipeline import Pipeline
-from shipper.report.past_runs import past_runs
+from shipper.report.past_runs import last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import RunReport, ShipResult
+from shipper.report.results import RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 from spark_jobs.gates.source_view import SourceView
 
@@ -134,3 +134,26 @@ def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_p
         nothing, nothing, Pipeline.model_validate(spec), plan, [], str(tmp_path / "runs"), Phases()
     )
     assert hours(view.history(check)) == found
+
+
+def leave_ship(uri, hour, run_id, **figures):
+    at = START + hour * HOUR
+    common = {"pipeline": "web", "window_start": at, "window_end": at + HOUR, "run_id": run_id}
+    topics = [TopicAccount(topic="t", delivered=1, delivered_bytes=70)]
+    found = ShipResult(**common, started_at=at, finished_at=at, cluster="a", topics=topics)
+    folder = RunFolder(str(uri), "web", at, at + HOUR, run_id)
+    folder.write("ship.a", found.model_copy(update=figures))
+
+
+def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_path):
+    uri = str(tmp_path)
+    told = {"limited_by": "source", "cpu_seconds": 9.0, "ship_seconds": 7.0, "wire_bytes": 9}
+    assert last_ship(uri, "web", "a") is None
+    leave_ship(uri, 1, "r1", **told, tasks=3)
+    leave_ship(uri, 2, "r2")
+    leave_ship(uri, 2, "r1", **told, tasks=4)
+    leave_ship(uri, 3, "r1", **told, topics=[])
+    (tmp_path / "web" / RunFolder.name_of(START, START + HOUR) / "r0").mkdir(parents=True)
+    found = last_ship(uri, "web", "a")
+    assert (found.tasks, found.bytes, found.cpu_seconds, found.ship_seconds) == (4, 70, 9.0, 7.0)
+    assert last_ship(uri, "web", "b") is None
