@@ -29,6 +29,7 @@ from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, END, MARK, SWALLOWED, TOO_LONG
 from spark_jobs.reader import Framing, LineLimits, reading
 from tests.data import FORMATS, packed_log
+from tests.data.tables.make import write_blocks
 
 from .test_reader import Row, lines, planned, read
 
@@ -38,6 +39,13 @@ IN_ONE_TASK = 2**30
 HAVE_CHECKSUMS = ("a.parquet", "codec-snappy.avro")
 AVRO = Path(__file__).parents[1] / "data" / "tables"
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("avro") / "blocks.avro"
+    write_blocks(path)
+    return path
 
 
 def table(path: Path, format: str = "") -> PlannedFile:
@@ -172,10 +180,10 @@ def test_every_type_and_codec_of_avro_is_written_exactly(spark):
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, format):
+def test_wherever_a_table_is_cut_each_row_is_in_one_piece(spark, tmp_path, blocks, format):
     count = 2000 if format == "avro" else 3000
     if format == "avro":
-        file = table(AVRO / "blocks.avro")
+        file = table(blocks)
     else:
         more = (
             {"row_group_size": 100}
@@ -207,14 +215,14 @@ def test_a_table_without_rows_is_read_and_has_none(spark, tmp_path):
     ]
 
 
-def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path):
+def test_a_damaged_table_is_never_read_in_part_without_a_word(spark, tmp_path, blocks):
     """What has checksums is known wherever it is wrong; what has none, wherever a length or an end
     is."""
     whole = [
         write(numbered(3000), tmp_path / "a.parquet", row_group_size=500, write_page_checksum=True),
         write(numbered(3000), tmp_path / "a.orc", compression="zlib"),
         table(AVRO / "codec-snappy.avro"),
-        table(AVRO / "blocks.avro"),
+        table(blocks),
     ]
     cases, files = [], []
     for file in whole:
@@ -485,8 +493,8 @@ def test_what_zstd_needs_and_shipper_does_not_have_is_said(spark, tmp_path):
 
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
 @pytest.mark.long
-def test_a_block_of_avro_that_holds_nothing_is_passed_over(spark, tmp_path, place):
-    content = (AVRO / "blocks.avro").read_bytes()
+def test_a_block_of_avro_that_holds_nothing_is_passed_over(spark, tmp_path, blocks, place):
+    content = blocks.read_bytes()
     mark = content[-16:]
     header, *blocks = content.removesuffix(mark).split(mark)
     empty = b"\0\x04\x03\0" if b"deflate" in header else b"\0\0"

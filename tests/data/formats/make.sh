@@ -20,11 +20,12 @@ pzstd -q -p 2 -c < "$part/lines.log" > zstd-pzstd.log.zst
 lz4 -qc < "$part/lines.log" > lz4.log.lz4
 two lz4 -qc > lz4-frames.log.lz4
 lz4 -qc -BD -B4 -BX --content-size "$part/lines.log" > lz4-options.log.lz4
-lz4 -lqc < "$part/lines.log" > refused-lz4-legacy.log.lz4
-xz -c < "$part/lines.log" > refused-xz.log.xz
-brotli -c < "$part/lines.log" > refused-brotli.log.br
-lzop -c < "$part/lines.log" > refused-lzop.log.lzo
-compress -c < "$part/lines.log" > refused-compress.log.Z
+refused() { "${@:2}" < "$part/lines.log" > "refused-$1"; truncate -s 512 "refused-$1"; }  # the beginning decides
+refused lz4-legacy.log.lz4 lz4 -lqc
+refused xz.log.xz xz -c
+refused brotli.log.br brotli -c
+refused lzop.log.lzo lzop -c
+refused compress.log.Z compress -c
 python3 -m snappy -c "$part/lines.log" snappy.log.sz
 for part_of in a b; do python3 -m snappy -c "$part/$part_of" "$part/$part_of.sz"; done
 cat "$part/a.sz" "$part/b.sz" > snappy-streams.log.sz

@@ -102,8 +102,8 @@ NUMBERED = fastavro.parse_schema(
 )
 
 
-def write(name, schema, rows, **more):
-    with (HERE / name).open("wb") as file:
+def write(path, schema, rows, **more):
+    with (HERE / path).open("wb") as file:
         fastavro.writer(file, schema, rows, sync_marker=MARK, **more)
 
 
@@ -111,10 +111,14 @@ def numbered(count):
     return [{"n": n, "text": f"line {n}"} for n in range(count)]
 
 
+def write_blocks(path):
+    """Write a file of many small blocks."""
+    write(path, NUMBERED, numbered(2000), codec="null", sync_interval=500)
+
+
 if __name__ == "__main__":
     write("all.avro", ALL, [ROW, BARE])
     for codec in ("null", "deflate", "snappy", "zstandard", "bzip2", "xz"):
         write(f"codec-{codec}.avro", NUMBERED, numbered(200), codec=codec)
-    write("blocks.avro", NUMBERED, numbered(2000), codec="null", sync_interval=500)
     write("empty.avro", NUMBERED, [])
     write("strings.avro", fastavro.parse_schema("string"), ["one", "two"])
