@@ -20,11 +20,14 @@ settings.register_profile("unit", deadline=None, max_examples=50)
 settings.register_profile("long", deadline=None, max_examples=500)
 settings.load_profile("unit")
 
-#: Files that one worker runs, one after the other: both wait for Great Expectations, which a worker
-#: imports in seconds; both start an Airflow with Spark, which needs memory.
+#: Files that one worker runs, one after the other: those that wait for Great Expectations, which a
+#: worker imports in seconds; those that start an Airflow with Spark, which needs memory; those that
+#: need the secured broker.
 _TOGETHER = {
     "tests/unit/test_gates_judging.py": "tests/unit/test_gates_source.py",
+    "tests/unit/test_unread_gate.py": "tests/unit/test_gates_source.py",
     "tests/dags/test_demo.py": "tests/dags/test_wheel.py",
+    "tests/integration/test_doctor.py": "tests/integration/test_security.py",
 }
 
 

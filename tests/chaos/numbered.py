@@ -20,18 +20,6 @@ _PADDING = b"as long as a log line is, and as long as every other one here " * 4
 
 
 @dataclass(frozen=True)
-class Kill:
-    """Where in the protocol a process kills itself, or another one, with -9."""
-
-    point: str
-    """A key of :data:`tests.chaos.ship_numbered.POINTS`."""
-    victim: str = "worker"
-    """``worker``, ``driver`` (the workers go on, as zombies), or ``all``."""
-    nth: int = 3
-    """At which transaction of that worker."""
-
-
-@dataclass(frozen=True)
 class Numbered:
     """A ship of numbered records: what there is to ship, and how. The files exist on paper only,
     with the sizes that their records add up to."""
@@ -56,7 +44,6 @@ class Numbered:
     parking_bytes: int = 64_000_000
     """For chunks that wait for their topics, in each task."""
     reship: bool = False
-    kill: Kill | None = None
     pauses: dict[str, float] = field(default_factory=dict)
     """Method (see ship_numbered.owner) → seconds that it waits first: transactions are open for
     longer, so that a fault finds one."""
@@ -132,7 +119,6 @@ class Numbered:
     def from_json(cls, text: str) -> Numbered:
         fields = json.loads(text)
         fields["topics"], fields["files"] = tuple(fields["topics"]), tuple(fields["files"])
-        fields["kill"] = Kill(**fields["kill"]) if fields["kill"] else None
         return cls(**fields)
 
 

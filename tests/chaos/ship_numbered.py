@@ -3,8 +3,7 @@
 The ship step is the real one (lease, takeover, what remains, account), and so is the sink's writer
 in each task. Only Spark is not there: records are made instead of read, each task attempt runs in a
 process of its own, and a task whose process dies or raises gets another attempt, four in all, as
-with Spark. That starts in two seconds instead of ten, and each of its processes can be killed at a
-chosen point.
+with Spark. That starts in two seconds instead of ten.
 
 Standard output is one JSON document per line: what started, with process numbers, and how it ended.
 """
@@ -16,7 +15,6 @@ import json
 import logging
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -46,21 +44,12 @@ from shipper.windows.window import parse_window
 from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt
-from tests.chaos.numbered import Kill, Numbered, value_of
+from tests.chaos.numbered import Numbered, value_of
 
 _WINDOW = "2026-11-01T00:00/2026-11-02T00:00"
 _MODIFIED_MS = 1_793_491_200_000
 _ATTEMPTS = 4
 _SLICE = 200
-
-#: Point of the protocol → (method, whether the kill comes before or after it).
-POINTS = {
-    "before begin": ("begin", "before"),
-    "after produce": ("flush", "before"),
-    "after flush": ("commit", "before"),
-    "during commit": ("commit", "during"),
-    "after commit": ("commit", "after"),
-}
 
 
 def announce(**event: Any) -> None:
@@ -243,9 +232,7 @@ def _attempt(
     threads."""
     processes = multiprocessing.get_context("forkserver")
     here, there = processes.Pipe()
-    process = processes.Process(
-        target=work, args=(numbered, order, cluster, task, attempt, os.getpid(), there)
-    )
+    process = processes.Process(target=work, args=(numbered, order, cluster, task, attempt, there))
     process.start()
     there.close()
     announce(event="task", task=task, attempt=attempt, pid=process.pid)
@@ -271,15 +258,12 @@ def work(
     cluster: Cluster,
     task: int,
     attempt: int,
-    driver: int,
     answer: Connection,
 ) -> None:
     """One task attempt, in its own process."""
     _set_up_logging()
     for method, seconds in numbered.pauses.items():
         slow_down(method, seconds)
-    if numbered.kill is not None and attempt == 0 and task == 0:
-        arm(numbered.kill, driver)
     try:
         answer.send((True, write(numbered, order, cluster, task, attempt)))
     except BaseException as error:
@@ -363,37 +347,6 @@ def slow_down(method: str, seconds: float) -> None:
 def owner(method: str) -> type:
     """Records are the producer's; where a transaction begins and ends, :class:`Transactions`'."""
     return Transactions if method in ("begin", "commit") else LaneProducer
-
-
-def arm(kill: Kill, driver: int) -> None:
-    """Puts the kill around a method of every lane of this process."""
-    method, when = POINTS[kill.point]
-    original = getattr(owner(method), method)
-    lock, calls = threading.Lock(), [0]
-
-    def strike() -> None:
-        if kill.victim == "worker":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif kill.victim == "driver":
-            os.kill(driver, signal.SIGKILL)
-        else:
-            os.killpg(os.getpgid(0), signal.SIGKILL)
-
-    def armed(self: Any, *arguments: Any) -> Any:
-        with lock:
-            calls[0] += 1
-            now = calls[0] == kill.nth
-        if now and when == "before":
-            strike()
-        if now and when == "during":
-            # A commit takes some milliseconds: EndTxn is on its way, or just answered.
-            threading.Timer(0.002, strike).start()
-        found = original(self, *arguments)
-        if now and when == "after":
-            strike()
-        return found
-
-    setattr(owner(method), method, armed)
 
 
 def _set_up_logging() -> None:

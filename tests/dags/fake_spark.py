@@ -47,10 +47,8 @@ EXIT_CODES = {
     "gather": 0,
     "warn": 0,
     "left": 0,
-    "silent": 0,
     "fail": 1,
     "final": 1,
-    "template": 1,
     "dead": 1,
     "usage": 2,
 }
@@ -167,25 +165,22 @@ def take(step: str, arguments: argparse.Namespace) -> int:
             "gate_source",
             "gate_delivery",
         )
-        common["error"] = (
-            "no file {{ 6 * 7 }} there" if word == "template" else f"{step} says why it failed"
-        ) + " [SHIP-401]" * (word == "dead")
-    if word != "silent":
-        runs = asked.results_uri(str(Path(arguments.config).parent / "runs"))
-        run_folder = RunFolder(runs, arguments.pipeline, start, end, arguments.run_id)
-        left = (
-            gathered(
-                run_folder,
-                load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING),
-                common,
-            )
-            if word == "gather"
-            else result(step, word, common)
+        common["error"] = f"{step} says why it failed" + " [SHIP-401]" * (word == "dead")
+    runs = asked.results_uri(str(Path(arguments.config).parent / "runs"))
+    run_folder = RunFolder(runs, arguments.pipeline, start, end, arguments.run_id)
+    left = (
+        gathered(
+            run_folder,
+            load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING),
+            common,
         )
-        if isinstance(left, DeliveryGateResult) and left.status == "succeeded":
-            pipeline = load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING)
-            left.complete = completed(str(runs), pipeline, left, {})
-        run_folder.write(step.replace(":", "."), left)
+        if word == "gather"
+        else result(step, word, common)
+    )
+    if isinstance(left, DeliveryGateResult) and left.status == "succeeded":
+        pipeline = load_pipeline_alone(Path(arguments.config), arguments.pipeline, EVERYTHING)
+        left.complete = completed(str(runs), pipeline, left, {})
+    run_folder.write(step.replace(":", "."), left)
     return EXIT_CODES[word]
 
 

@@ -162,19 +162,6 @@ def test_dashboard_and_alerts_ask_for_what_a_run_sends_and_a_textfile_has_it_too
     )
 
 
-def test_a_backend_that_is_away_harms_no_run(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.sdk.observability import stats
-
-    def away(*_: object, **__: object) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(stats, "incr", away)
-    config.pipeline("web")
-    assert run(SIX).state == "success"
-
-
 @_promtool
 def test_the_alerts_do_what_their_tests_say() -> None:
     done = subprocess.run(

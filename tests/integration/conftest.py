@@ -8,8 +8,10 @@ import pytest
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
+from shipper_tools.dev.secured_kafka import LISTENERS, SecuredKafka
 
 from tests import warm
+from tests.doubles.oidc_issuer import OidcIssuer
 from tests.integration.hdfs_world import HdfsFiles, hdfs_files
 from tests.integration.world import World
 from tests.warm import kafka_tools
@@ -63,6 +65,25 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
     with spark_session(request.module.__name__) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with a listener for each way in, and ACLs: what tests grant is allowed. Each has
+    topics of its own."""
+    from tests.integration.test_security import PASSWORD, SECRET
+
+    with (
+        OidcIssuer({"shipper": SECRET}, lives_seconds=60) as issuer,
+        SecuredKafka(
+            tmp_path_factory.mktemp("secured"),
+            {"shipper": PASSWORD},
+            listeners=LISTENERS,
+            acls=True,
+            issuer=issuer,
+        ) as kafka,
+    ):
+        yield kafka
 
 
 @pytest.fixture(scope="session")

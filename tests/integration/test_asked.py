@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .world import WINDOW, World, lines_of
+from .world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -22,11 +22,6 @@ def world(tmp_path: Path, kafka) -> World:
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", LINES)
     return world
-
-
-def report(world: World) -> dict:
-    [path] = world.root.glob(f"runs/**/{world.name}/*/*/report.json")
-    return json.loads(path.read_text())
 
 
 def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
@@ -45,58 +40,6 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
     )
     assert not (world.root / "runs" / world.name).exists()
     assert world.run()["delivered"] == 200
-
-
-@pytest.mark.long
-def test_a_run_for_one_cluster_asks_no_other_and_claims_nothing_of_it(world: World) -> None:
-    (world.root / "config" / "clusters" / "gone.yaml").write_text(
-        "cluster: gone\nbootstrap: 127.0.0.1:1\n"
-    )
-    world.write_pipeline(clusters=["local", "gone"], schedule=DAILY)
-    assert world.run("--cluster", "local", "--scheduled")["delivered"] == 200
-    assert world.read() == lines_of(LINES)
-    said = report(world)
-    assert said["asked"]["other_clusters"] == ["gone"]
-    assert [cluster["cluster"] for cluster in said["plan"]["clusters"]] == ["local"]
-    assert [gate["cluster"] for gate in said["delivery_gates"]] == ["local"]
-
-
-@pytest.mark.long
-def test_checks_can_be_left_out_of_the_source_gate_with_a_reason_and_no_others(
-    world: World,
-) -> None:
-    world.write_pipeline(gates={"source": [{"check": "files"}, {"check": "rows", "min": 1000}]})
-    world.fails(code=1, says="rows: expected ≥ 1,000 rows")
-    world.fails("--skip-check", "rows", code=2, says="--skip-reason.*SHIP-101")
-    world.fails(
-        "--skip-check",
-        "sum_closes",
-        "--skip-reason",
-        "x",
-        code=2,
-        says="allowed: files, rows",
-    )
-    assert world.nothing_was_sent()
-    done = world.shipper(
-        "run",
-        world.name,
-        "--window",
-        WINDOW,
-        "--json",
-        "--skip-check",
-        "rows",
-        "--skip-reason",
-        "a short day is right",
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout)
-    assert [check["check"] for check in told["gate_source"]["checks"]] == ["files"]
-    for result in (told, told["gate_source"], told["delivery_gates"][0]):
-        assert (result["asked"]["skip_checks"], result["asked"]["skip_reason"]) == (
-            ["rows"],
-            "a short day is right",
-        )
-    assert world.read() == lines_of(LINES)
 
 
 @pytest.mark.long

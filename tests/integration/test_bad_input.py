@@ -89,34 +89,6 @@ def test_a_window_without_files_fails_unless_the_pipeline_says_otherwise(world):
 
 
 @pytest.mark.long
-def test_files_that_are_still_being_written_are_left_out_and_named(world):
-    world.write_pipeline(source={"path": "logs", "settle": "2h"})
-    world.fails(code=1, says=r"a\.log: modified less than 7200 s before")
-    assert world.nothing_was_sent()
-
-
-@pytest.mark.long
-def test_an_unreachable_cluster_is_named_with_its_address(world):
-    world.write_cluster(bootstrap="127.0.0.1:1")
-    world.fails(code=1, says=r"cluster local: no broker at 127\.0\.0\.1:1 .*clusters/local\.yaml")
-
-
-@pytest.mark.long
-def test_a_missing_topic_is_named_with_the_remedy(world):
-    world.write_pipeline(topic="not.there")
-    world.fails(code=1, says=r"topic not\.there .*SHIP-403")
-    assert world.nothing_was_sent()
-
-
-@pytest.mark.long
-def test_a_limit_stops_the_plan(world):
-    world.write_log("b.log", b"two\n")
-    world.write_pipeline(limits={"max_files": 1})
-    world.fails(code=1, says=r"limits\.max_files.*SHIP-304")
-    assert world.nothing_was_sent()
-
-
-@pytest.mark.long
 def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_right_is_there(world):
     secret = world.write_log("secret.log", b"x\n")
     secret.chmod(0)

@@ -71,6 +71,7 @@ def test_whole_processes_are_measured_near_and_far(tmp_path: Path) -> None:
     assert {m["records"] for m in found["measurements"]} == {4000}
 
 
+@pytest.mark.long
 def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
     tmp_path: Path,
 ) -> None:

@@ -166,6 +166,7 @@ def test_a_ship_with_a_signed_token_outlasts_it_and_a_kill(
     assert clouds.given[kind.removesuffix("_imds")] >= 4
 
 
+@pytest.mark.long
 def test_brokers_that_refuse_the_identity_are_told_with_the_remedy(
     msk: tuple[KafkaServer, MskLogin], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -491,21 +491,7 @@ def test_a_healthy_source_passes_every_check(world: World) -> None:
     assert world.closed_by("access") == world.closed_by("events") == {}
 
 
-#: The first corruption of each check is planted in `make test`, the others in `make long`.
-_FIRST = {corruption.caught_by: corruption for corruption in reversed(CORRUPTIONS)}
-
-
-@pytest.mark.parametrize(
-    "corruption",
-    [
-        pytest.param(
-            each,
-            id=each.what,
-            marks=[] if _FIRST[each.caught_by] is each else [pytest.mark.long],
-        )
-        for each in CORRUPTIONS
-    ],
-)
+@pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda each: each.what)
 @pytest.mark.long
 def test_a_corrupted_source_closes_the_gate(world: World, corruption: Corruption) -> None:
     corruption.plant(world)

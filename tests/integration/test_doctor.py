@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 #: Seconds; the machine may be busy with other tests.
 LIMIT = "60"
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    listeners = ("SECURE", "TLS", "EXPIRED")
-    with SecuredKafka(
-        tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=listeners, acls=True
-    ) as kafka:
-        yield kafka
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ no fault of HDFS's loses or doubles a line."""
 from __future__ import annotations
 
 import bz2
-import datetime as dt
 import getpass
 import gzip
 import json
@@ -17,12 +16,9 @@ from collections import Counter
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
-import pyarrow.orc as orc
 import pytest
 from shipper_tools.dev.ports import LOOPBACK, free_port
 
-from shipper.report.plan_result import PlanResult
 from shipper.report.results import ShipResult
 from tests import warm
 from tests.integration.hdfs_world import HdfsFiles, runner
@@ -142,44 +138,6 @@ def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: Hdf
     assert world.read() == lines_of(b"one\ntwo\n")
 
 
-@pytest.mark.long
-def test_a_file_that_was_denied_is_shipped_when_the_right_is_there(world: HdfsWorld):
-    """Whoever started the NameNode may read everything; another user may not."""
-    world.put("a.log", b"one\n")
-    world.put("secret.log", b"two\n")
-    secret = f"{world.folder}/secret.log"
-    world.files.allow(secret, 0o600)
-    world.source(
-        on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
-    )
-    done = world.shipper(
-        "run", world.name, "--window", WINDOW, prefix=["env", "HADOOP_USER_NAME=reader"]
-    )
-    assert (done.returncode, world.read(), world.read(".q")) == (1, lines_of(b"one\n"), lines_of())
-    assert secret in done.stderr
-    world.files.allow(secret, 0o644)
-    world.run()
-    assert (world.read(), world.read(".q")) == (lines_of(b"one\n", b"two\n"), lines_of())
-
-
-@pytest.mark.long
-def test_a_table_of_many_blocks_is_read_piece_by_piece_and_each_row_is_there_once(
-    world: HdfsWorld, tmp_path
-):
-    rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
-    orc.write_table(
-        pa.Table.from_pylist(rows),
-        tmp_path / "a.orc",
-        compression="zlib",
-        stripe_size=64_000,
-        batch_size=256,
-    )
-    world.put("a.orc", (tmp_path / "a.orc").read_bytes(), block_bytes=65_536)
-    world.source(format="orc", split_size="64KiB")
-    world.run()
-    assert world.read() == Counter(json.dumps(row, separators=(",", ":")).encode() for row in rows)
-
-
 def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:
     """The steps after a plan, and what the ship said."""
     done = warm.run(world._steps(run_id, *steps))
@@ -234,36 +192,6 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
         run = world.run()
     assert run["quarantined"] == {}
     assert world.read() == lines_of(content, content)
-
-
-@pytest.mark.long
-def test_a_window_by_time_of_modification_has_each_file_once_and_what_came_late(world: HdfsWorld):
-    midnight = dt.datetime(2026, 11, 1, tzinfo=dt.UTC).timestamp()
-    world.source(window_by="modified", schedule="0 * * * *", when_empty="succeed", lookback="6h")
-    for name, modified in {"a": 0, "b": 3599.999, "c": 3600, "d": 7199.999, "e": 7200}.items():
-        world.put(f"{name}.log", f"{name}\n".encode(), modified=midnight + modified)
-    writer = world.files.create(f"{world.folder}/open.log")
-    world.files.set_modified(f"{world.folder}/open.log", midnight + 100)
-
-    def scheduled(hour: int) -> tuple[list[str], PlanResult]:
-        window = f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00"
-        plan = world.report("--scheduled", window=window).plan
-        assert plan is not None
-        return sorted(file.path.rpartition("/")[2] for file in plan.files), plan
-
-    files, plan = scheduled(0)
-    assert files == ["a.log", "b.log"]
-    left_out = [(found.path.rpartition("/")[2], found.warns) for found in plan.left_out]
-    assert ("open.log", False) in left_out
-    world.put("late.log", b"late\n", modified=midnight + 1800)
-    files, plan = scheduled(1)
-    assert files == ["c.log", "d.log", "late.log"]
-    assert [file.late_window for file in plan.late_files] == [
-        "2026-11-01T00:00:00Z/2026-11-01T01:00:00Z"
-    ]
-    writer.close()
-    assert scheduled(2)[0] == ["e.log"], "the one that was open was modified when it was closed"
-    assert world.read() == Counter([b"a", b"b", b"c", b"d", b"late", b"e"])
 
 
 def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:

@@ -193,6 +193,7 @@ def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world: World) ->
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout

@@ -80,21 +80,6 @@ class TestSnapshot:
         )
         assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
 
-    @pytest.mark.long
-    def test_a_ledger_that_was_deleted_and_made_anew_does_not_inherit_the_old_ones_snapshot(
-        self, world
-    ):
-        ledger = ledger_of(world)
-        ledger._append(CHUNKS, (chunk(world, f"{n}") for n in range(10)))
-        ledger.keep_snapshot(longer_than=0)
-        world.delete_topic(ledger.topic)
-        ledger_of(world)._append(CHUNKS, (chunk(world, f"new {n}") for n in range(20)))
-        later = ledger_of(world)
-        assert later.snapshot() is None
-        assert {split.file.path for split in later.look(ask_state(), 15).chunks.splits} == {
-            f"new {n}" for n in range(20)
-        }
-
     def test_an_open_transaction_ends_the_snapshot_and_what_it_commits_later_is_read(self, world):
         ledger = ledger_of(world)
         settings = settings_of(world)
@@ -236,20 +221,14 @@ class TestArchive:
         assert self.archive(world, before="2026-11-07").archived == 3
         assert records_there(ledger_of(world).look(ask_state(["old"]), 15)) == 20
         assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
-
-    @pytest.mark.parametrize("damage", ["gone", "cut", "no folder"])
-    @pytest.mark.long
-    def test_without_its_archive_a_ledger_is_not_believed(self, world, damage):
-        ledger_of(world)._append(CHUNKS, [chunk(world, "old")])
-        self.archive(world)
-        folder = world.root / "runs" / world.name / "ledger.local" / "archive"
-        if damage == "gone":
-            shutil.rmtree(folder)
-        elif damage == "cut":
-            [shard] = (folder / "shards").iterdir()
+        # Without its archive the ledger is not believed.
+        says = r"3 records in the archive.*Nothing was sent"
+        with pytest.raises(LedgerGone, match=says):
+            ledger_of(world, folder=False).look(ask_state(["old"]), 15)
+        for shard in world.root.glob("runs/*/ledger.local/archive/shards/*"):
             shard.write_bytes(shard.read_bytes()[:-1])
-        with pytest.raises(LedgerGone, match=r"1 record in the archive.*Nothing was sent"):
-            ledger_of(world, folder=damage != "no folder").look(ask_state(["old"]), 15)
+        with pytest.raises(LedgerGone, match=says):
+            ledger_of(world).look(ask_state(["old"]), 15)
 
     def test_an_archiving_that_is_overtaken_inside_its_transaction_cannot_commit(
         self, world, monkeypatch
@@ -429,16 +408,15 @@ class TestRepair:
             "what the forged generation claimed is not fenced"
         )
 
-    @pytest.mark.long
-    def test_what_cannot_be_found_any_more_is_forgotten_only_when_somebody_says_so(self, world):
-        ledger = ledger_of(world)
-        world.client.append(ledger.topic, CHUNKS, [(chunk(world, "a")[0], b"[]")])
-        drop = ["ledger", "repair", world.name, "--cluster", "local", "--record", "1:0"]
+        # What cannot be found any more is forgotten only when somebody says so.
+        lost, _ = chunk(world, "lost")
+        (at,) = world.client.append(ledger.topic, CHUNKS, [(lost, b"[]")])
+        drop = (*repair, f"1:{at}")
         refused = world.shipper(*drop)
         assert refused.returncode == 2
         assert "sent again" in refused.stderr
         assert world.shipper(*drop, "--forget").returncode == 0
-        assert records_there(ledger_of(world).look(ask_state(), 15)) == 0
+        assert records_there(ledger_of(world).look(ask_state(), 15)) == 10
 
 
 @pytest.mark.spark
@@ -474,6 +452,10 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
     assert places, errors
     assert "--new-ledger" in errors["other"]
     assert gone not in world.client.topics(), "it is not made anew unasked"
+    for look in (["doctor", world.name], ["ledger", "show", world.name]):
+        done = world.shipper(*look)
+        assert done.returncode != 0
+        assert "SHIP-503" in " ".join((done.stdout + done.stderr).split()), look
 
     assert (
         world.shipper(

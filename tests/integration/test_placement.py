@@ -120,9 +120,7 @@ def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(
         str(tmp_path / "keys"),
         *map(str, _COUNTS),
     ]
-    lines = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=60
-    ).stdout.splitlines()
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     java_says = [[int(partition) for partition in line.split()] for line in lines]
     assert len(java_says) == _KEYS
     for index, count in enumerate(_COUNTS):

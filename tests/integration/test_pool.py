@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,16 +32,13 @@ from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import run_kafka_tool
 
-from shipper.errors import ClusterRefuses, DeliveryError, LedgerGone, TopicMissing
+from shipper.errors import LedgerGone, TopicMissing
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.kafka.topics import TopicState
 from shipper.types import Decided
-from shipper.worker import parking
 from shipper.worker.chunk import Chunk
 from shipper.worker.pool import LanePool
-from shipper.worker.rate import RateLimit
 from tests.integration.open_lane import OpenLane
 from tests.waiting import slowness, wait_until
 
@@ -111,30 +108,6 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
         assert pool.close(20).delivered == 20
 
 
-@pytest.mark.long
-def test_a_topic_that_is_there_is_not_dropped_while_the_cluster_has_yet_to_say_so(
-    ledger: Ledger,
-) -> None:
-    """Far away the answer takes longer than it takes to fill the parking."""
-    ledger.create(known=1, slow=1)
-    with Pool(ledger.options(parking_bytes=10_000), ["slow.0"], ledger.keys) as pool:
-        pool.open(["known"])
-        lookup = pool._topics._lookup
-
-        def late(topics: Collection[str], timeout_seconds: float) -> Mapping[str, TopicState]:
-            if "slow" in topics:
-                wait_until(lambda: pool.parked().get("slow", 0) * 20 >= 10_000)
-                time.sleep(0.3)
-            return lookup(topics, timeout_seconds)
-
-        pool._topics._lookup = late
-        for n in range(30):
-            pool.submit([chunk("known", f"k{n}"), chunk("slow", f"s{n}")])
-        pool.drain()
-    assert pool.unsent() == {}
-    assert len(pool.delivered) == 60
-
-
 def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> None:
     ledger.create(open=1, secret=1)
     deny = acl("secret")
@@ -151,50 +124,6 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> 
             future.result()
         pool.drain()
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
-
-
-@pytest.mark.long
-def test_a_topic_that_stays_forbidden_is_refused_long_before_the_metadata_wait_and_holds_up_no_other(  # noqa: E501
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "GRANT_SECONDS", 2.0)
-    ledger.create(allowed=1, forbidden=1)
-    create_acls(ledger, acl("forbidden", operation=AclOperation.ALL))
-    began = time.monotonic()
-    with Pool(ledger.options(deadline_seconds=200), ["refused.0"], ledger.keys) as pool:
-        pool.open(["allowed", "forbidden"])
-        pool.submit([chunk("allowed", "a"), chunk("forbidden", "f")])
-        pool.drain()
-        with pytest.raises(ClusterRefuses, match="may not write to topic forbidden") as caught:
-            pool.raise_given_up()
-    assert time.monotonic() - began < 60 * slowness()
-    assert not caught.value.retriable
-    assert [c.label for c in pool.delivered] == ["a"]
-    assert pool.unsent() == {"forbidden": 100}
-
-
-def only_a_splits_end() -> Chunk:
-    return Chunk("", [], 0, b"end", lambda p, topic_id: b"the split ends", "end")
-
-
-@pytest.mark.parametrize("what", ["records", "only a split's end"])
-@pytest.mark.long
-def test_a_ledger_that_may_not_be_written_is_named_at_the_deadline_and_no_other_topic_is_blamed(
-    ledger: Ledger, what: str
-) -> None:
-    name = f"locked-{what[0]}"
-    ledger.create(**{name: 1, f"data-{what[0]}": 1})
-    create_acls(ledger, acl(name))
-    options = replace(ledger.options(deadline_seconds=4), ledger_topic=name)
-    with Pool(options, [f"{name}.0"], resolve_outcome=lambda: Decided(set())) as pool:
-        pool.open([f"data-{what[0]}"])
-        pool.submit([chunk(f"data-{what[0]}", "one") if what == "records" else only_a_splits_end()])
-        with pytest.raises(
-            DeliveryError,
-            match=f"ledger topic {name} cannot be written to: TOPIC_AUTHORIZATION_FAILED",
-        ):
-            pool.drain()
-    assert pool.parked_records == {}
 
 
 def _filter_of(binding: AclBinding) -> AclBindingFilter:
@@ -307,26 +236,6 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
         assert found == [
             v for n in range(40) for v in chunk("ordered", f"{sequence}-{n:03}", records=50).values
         ]
-
-
-@pytest.mark.long
-def test_under_a_rate_limit_no_transaction_is_open_while_another_lane_has_its_turn(
-    ledger: Ledger,
-) -> None:
-    """Side by side, four transactions of 4 s each are open for 16 s: longer than the broker lets
-    them, so that they were sent again, for ever. In turns each is open for a quarter of its timeout
-    at most."""
-    ledger.create(turns=4)
-    options = ledger.options(
-        batch=50_000, rate=RateLimit(lambda: 80_000), transaction_timeout_ms=10_000
-    )
-    with Pool(options, [f"turns.{n}" for n in range(4)], ledger.keys) as pool:
-        pool.open(["turns"])
-        for n in range(4):
-            pool.submit([chunk("turns", f"t{n}", records=3200, size=100)])
-        pool.drain()
-        assert pool.reopened == 0
-    assert len(ledger.values("turns", 4)) == 12_800
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from shipper.driver.preflight import preflight
 from shipper.errors import ClusterRefuses, RecordUnshippable, TopicMissing
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.worker.chunk import Chunk
-from tests.waiting import wait_until
 
 from .committed import read_committed
 from .pool_world import Ledger, Pool, chunk
@@ -90,56 +89,6 @@ def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger: Le
         with pytest.raises(RuntimeError) as raised:
             pool.drain()
     assert raised.value is cause
-
-
-def test_nothing_of_a_file_overtakes_what_found_no_room_in_the_parking(ledger: Ledger) -> None:
-    """Its topic is created when the parking is full and a part of the file is dropped: what is
-    there is the file's beginning."""
-    ledger.create(present=1)
-    files = {
-        sequence: [chunk("back", f"{sequence}-{n:03}", sequence=sequence) for n in range(40)]
-        for sequence in (1, 2)
-    }
-    contents = {
-        sequence: [value for one in chunks for value in one.values]
-        for sequence, chunks in files.items()
-    }
-    with Pool(
-        ledger.options(parking_bytes=30_000), ["overflow.0", "overflow.1"], ledger.keys
-    ) as pool:
-        pool.open(["present", "back"])
-        for number in range(40):
-            pool.submit([chunk("present", f"p{number}")])
-            for chunks in files.values():
-                pool.submit([chunks[number]])
-            if number == 20:
-                assert pool.unsent()["back"] > 0
-                ledger.create(back=4)
-                wait_until(lambda: not pool.parked())
-        pool.drain()
-    assert len(ledger.values("present")) == 4000
-    there = [read_committed(ledger.cluster.bootstrap, "back", partition) for partition in range(4)]
-    for sequence, content in contents.items():
-        mine = [
-            [value for value in values if value.startswith(b"%d-" % sequence)] for values in there
-        ]
-        (found,) = filter(None, mine)
-        assert 0 < len(found) < len(content)
-        assert found == content[: len(found)]
-    assert pool.unsent() == {"back": sum(map(len, contents.values())) - sum(map(len, there))}
-
-
-def test_a_file_goes_on_in_the_partition_where_it_began(ledger: Ledger) -> None:
-    ledger.create(begun=4)
-    chunks = [chunk("begun", f"b{n}", sequence=1) for n in range(4)]
-    expected = [value for one in chunks for value in one.values]
-    for one in chunks:
-        one.sticky_partition = 2
-    with Pool(ledger.options(), ["begun.0"], ledger.keys) as pool:
-        pool.open(["begun"])
-        pool.submit(chunks)
-        pool.drain()
-    assert read_committed(ledger.cluster.bootstrap, "begun", 2) == expected
 
 
 def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledger: Ledger) -> None:

@@ -3,8 +3,6 @@ what is said of it before anything is sent."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -98,53 +96,6 @@ def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topi
     world.set_topic(AFTER, str(DAY_MS))
     assert world.run()["delivered"] == 2
     assert world.read() == Counter(lines)
-
-
-@pytest.mark.long
-def test_a_record_without_a_key_for_a_compacted_topic_goes_to_quarantine(tmp_path, kafka):
-    world = timed(
-        tmp_path,
-        kafka.bootstrap,
-        {"key": "nullif(split_part(value, ' ', 1), '-')"},
-        **{"cleanup.policy": "compact"},
-    )
-    world.write_log("a.log", b"a one\n- two\nb three\n")
-    assert world.run()["delivered"] == 2
-    assert world.read() == Counter([b"a one", b"b three"])
-    assert reasons(world) == Counter([(b"two", "without_key")])
-
-
-@pytest.mark.long
-def test_plan_and_doctor_name_a_topic_that_contradicts_the_records(tmp_path, kafka):
-    world = timed(tmp_path, kafka.bootstrap, **{"retention.ms": str(7 * DAY_MS)})
-    day = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=30)
-    world.write_log(f"{day}/a.log", b"0 x\n")
-    window = f"{day}/{day + dt.timedelta(days=1)}"
-    records = {"timestamp": TIME}
-    for path, is_fault in (("logs/{window_start:%Y-%m-%d}/", True), (f"logs/{day}/", False)):
-        world.write_pipeline(records=records, source={"path": path, "settle": "0s"})
-        found = world.plan(window=window).clusters[0]
-        assert [one.severity for one in found.findings if "retention.ms" in one.text] == [
-            "fail" if is_fault else "warn"
-        ]
-    assert world.nothing_was_sent()
-
-    world.set_topic("cleanup.policy", "compact")
-    for key, is_fault in ((None, True), ("value", False)):
-        world.write_pipeline(
-            records={"key": key} if key else {}, source={"path": f"logs/{day}/", "settle": "0s"}
-        )
-        found = world.plan(window=window).clusters[0]
-        assert [one.severity for one in found.findings if "compacted" in one.text] == [
-            "fail" if is_fault else "warn"
-        ]
-        findings = json.loads(world.shipper("doctor", world.name, "--json").stdout)["findings"]
-        statuses = [
-            each["severity"]
-            for each in findings
-            if (each["cluster"], each["subject"]) == ("local", f"topic {world.topic()}")
-        ]
-        assert statuses == ["fail" if is_fault else "warn"]
 
 
 @pytest.mark.parametrize("bad", ["x", "xx-", "-x"])

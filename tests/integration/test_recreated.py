@@ -97,18 +97,3 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) 
         "older ledger": 1,
         "sent again": 1,
     }
-
-
-@pytest.mark.long
-@pytest.mark.spark
-def test_a_topic_that_is_gone_and_not_made_anew_yet_is_told_with_what_it_held(
-    world: World,
-) -> None:
-    world.write_log("a.log", b"one\ntwo\nthree\n")
-    world.run()
-    world.delete_topic(world.topic())
-    planned = world.plan()
-    assert [(one.records, one.now) for one in planned.clusters[0].recreated] == [(3, None)]
-    world.fails(code=1, says="SHIP-404")
-    world.client.create_topics({world.topic(): 2}, replication_factor=1)
-    world.fails(code=1, says="SHIP-404")

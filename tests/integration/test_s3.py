@@ -12,14 +12,11 @@ import os
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
@@ -129,22 +126,6 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
     assert again["delivered"] == 0
 
 
-@pytest.mark.long
-def test_a_table_in_s3_is_read_piece_by_piece_and_each_row_is_there_once(
-    bucket: Bucket, tmp_path: Path
-) -> None:
-    rows = [{"n": n, "text": os.urandom(100).hex()} for n in range(4000)]
-    pq.write_table(
-        pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="zstd", row_group_size=400
-    )
-    bucket.put("a.parquet", (tmp_path / "a.parquet").read_bytes())
-    bucket.write_pipeline(format="parquet", split_size="64KiB")
-    bucket.world.run()
-    assert bucket.world.read() == Counter(
-        json.dumps(row, separators=(",", ":")).encode() for row in rows
-    )
-
-
 @pytest.mark.cold
 @pytest.mark.long
 def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Bucket) -> None:
@@ -221,17 +202,6 @@ def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: 
 
 
 @pytest.mark.long
-def test_an_object_that_went_after_the_plan_is_named_and_the_others_arrive(bucket: Bucket) -> None:
-    bucket.put("stays.log", lines(100))
-    bucket.put("goes.log", lines(100, "gone"))
-    bucket.world.steps_done("run-1", "plan", "gate_source")
-    bucket.client.delete(bucket.name, "logs/goes.log")
-    said = bucket.world.steps_fail("run-1", "ship:local")
-    assert f"s3a://{bucket.name}/logs/goes.log: it is gone" in " ".join(said.split())
-    assert bucket.world.read() == lines_of(lines(100))
-
-
-@pytest.mark.long
 def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucket: Bucket) -> None:
     bucket.put("a.log", lines(100, "one"))
     bucket.world.steps_done("run-1", "plan", "gate_source")
@@ -242,26 +212,6 @@ def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucke
 
     assert bucket.world.run()["delivered"] == 100
     assert bucket.world.read() == lines_of(lines(100, "two"))
-
-
-@pytest.mark.long
-def test_an_object_overwritten_after_it_was_shipped_is_another_file_by_its_etag_alone(
-    bucket: Bucket,
-) -> None:
-    bucket.put("a.log", lines(100, "one"))
-    assert bucket.world.run()["delivered"] == 100
-    bucket.overwrite_at_once("a.log", lines(100, "two"))
-
-    bucket.world.fails(
-        code=1,
-        says=r"a\.log was replaced after being shipped: size, modification time or ETag differ",
-    )
-    bucket.write_pipeline(on_replaced="skip")
-    assert bucket.world.run()["delivered"] == 0
-    bucket.write_pipeline(on_replaced="reship")
-    assert bucket.world.run()["delivered"] == 100
-    assert bucket.world.run()["delivered"] == 0, "once"
-    assert bucket.world.read() == lines_of(lines(100, "one"), lines(100, "two"))
 
 
 class SlowDown:

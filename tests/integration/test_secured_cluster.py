@@ -17,7 +17,7 @@ import pytest
 from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config.cluster import Cluster
-from shipper.errors import ClusterRefuses, ShipperError
+from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.verify.readback import OffsetRange, ReadBack, take_records
@@ -147,14 +147,6 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
     assert watched.files_with_canaries() == [str(planted)], "the search finds what is there"
 
 
-SASL_ON_OPEN = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanisms": "PLAIN",
-    "sasl.username": "u",
-    "sasl.password": "p",
-}
-
-
 @pytest.mark.long
 def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
     secured: SecuredKafka,
@@ -199,21 +191,6 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
     with ThreadPoolExecutor(4) as pool:
         answers = dict(zip(questions, pool.map(answer, questions.values()), strict=True))
     assert {name: said for name, said in answers.items() if "uthentication" not in said} == {}
-
-
-@pytest.mark.long
-def test_a_login_at_a_listener_without_one_is_not_called_a_wrong_password(
-    secured: SecuredKafka,
-) -> None:
-    for bootstrap, properties in (
-        (secured.address, SASL_ON_OPEN),
-        (secured.at("TLS"), secured.properties("shipper", PASSWORD)),
-    ):
-        cluster = Cluster.model_validate(
-            {"cluster": "c", "bootstrap": bootstrap, "properties": properties}
-        )
-        with pytest.raises(ClusterRefuses, match="offers no SASL"):
-            ClusterClient(cluster).topics()
 
 
 @pytest.mark.long

@@ -11,14 +11,13 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.certificates import Authority
 from shipper_tools.dev.kafka import KafkaServer
-from shipper_tools.dev.secured_kafka import LISTENERS, SecuredKafka
+from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
@@ -30,7 +29,6 @@ from shipper.ledger.rights import Right, rights
 from shipper.report.results import ShipResult
 from shipper.types import Decided
 from shipper.worker.order import LaneOptions
-from tests.doubles.oidc_issuer import OidcIssuer
 from tests.waiting import slowness, wait_until
 
 from .committed import read_committed
@@ -58,21 +56,6 @@ WAYS: dict[str, Callable[[SecuredKafka], tuple[str, Settings]]] = {
     "OAUTHBEARER": lambda kafka: ("SECURE", kafka.properties("shipper", SECRET, "OAUTHBEARER")),
 }
 _unique = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[OidcIssuer]:
-    with OidcIssuer({"shipper": SECRET}, lives_seconds=60) as issuer:
-        yield issuer
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory, issuer: OidcIssuer) -> Iterator[SecuredKafka]:
-    folder = tmp_path_factory.mktemp("secured")
-    with SecuredKafka(
-        folder, {"shipper": PASSWORD}, listeners=LISTENERS, acls=True, issuer=issuer
-    ) as kafka:
-        yield kafka
 
 
 def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Cluster:
@@ -123,16 +106,6 @@ def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.long
-def test_a_wrong_password_is_refused_and_its_setting_named(
-    secured: SecuredKafka, mechanism: Any
-) -> None:
-    said = refusal_of(secured, "SECURE", secured.properties("shipper", "a-wrong-one", mechanism))
-    assert "`sasl.username` and `sasl.password`" in said
-    assert "a-wrong-one" not in said
-
-
 @pytest.mark.long
 def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(
     secured: SecuredKafka,
@@ -142,19 +115,6 @@ def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_name
     )
     assert "`sasl.oauthbearer.client.secret`" in said
     assert "a-wrong-one" not in said
-
-
-@pytest.mark.long
-def test_of_a_broker_with_a_wrong_certificate_it_is_said_what_is_wrong_with_it(
-    secured: SecuredKafka, tmp_path: Path
-) -> None:
-    assert "has expired" in refusal_of(secured, "EXPIRED", secured.tls)
-    assert "is not for 127.0.0.1" in refusal_of(secured, "STRANGER", secured.tls)
-    other = str(Authority(tmp_path / "other").certificate)
-    assert "`ssl.ca.location`" in refusal_of(
-        secured, "TLS", {**secured.tls, "ssl.ca.location": other}
-    )
-    assert "`ssl.certificate.location`" in refusal_of(secured, "MUTUAL", secured.tls)
 
 
 # The rights: enough, and no more.
@@ -280,7 +240,7 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     )
     secured.revoke("shipper", [taken])
     revoked_at = dt.datetime.now(dt.UTC)
-    run.join(280)
+    run.join()
     (done,) = ended
     assert done.returncode == 1, done.stderr[-3000:]
     result = ShipResult.model_validate_json(
@@ -288,7 +248,7 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     )
     took = (result.finished_at - revoked_at).total_seconds()
     print(f"{what}: {took:.1f} s after it was revoked: {result.error}")
-    assert took < 30, result.error
+    assert took < 30 * slowness(), result.error
     assert result.final
     error = str(result.error)
     named = {

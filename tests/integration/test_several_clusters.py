@@ -104,55 +104,6 @@ def run(world: World, *, code: int) -> tuple[RunReport, dict[str, ShipResult]]:
     return report, {ship.cluster: ship for ship in report.ships}
 
 
-def verdicts(report: RunReport) -> dict[str, str]:
-    return {gate.cluster: gate.status for gate in report.delivery_gates}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("targets", [("lacking", "slow")], indirect=True)
-def test_a_cluster_without_its_topic_and_a_slow_one_leave_each_other_alone(
-    tmp_path: Path, kafka: KafkaServer, targets: dict[str, Target]
-) -> None:
-    world = World(tmp_path / "world", kafka.bootstrap)
-    lacking, slow = targets["lacking"], targets["slow"]
-    for target in targets.values():
-        target.write_cluster(world)
-    write_pipeline(world, ["lacking", "slow", "local"])
-    slow.make_topic(world.topic())
-    slow.link.shape(rtt_ms=60, bytes_per_second=100_000)
-    expected = numbered_lines(world, files=3, lines=30_000)
-
-    report, ships = run(world, code=1)
-    assert re.search(rf"topic {world.topic()} .*SHIP-403", ships["lacking"].error or "")
-    assert report.status == "failed"
-    assert (report.error or "").startswith("ship:lacking: "), "the one that failed is named"
-    assert verdicts(report) == {"slow": "succeeded", "local": "succeeded"}
-    assert (ships["slow"].delivered, ships["local"].delivered) == (
-        expected.total(),
-        expected.total(),
-    )
-    assert slow.read(world.topic()) == expected
-    assert world.read() == expected
-
-    lacking.make_topic(world.topic())
-    there = (
-        slow.ends(world.topic()),
-        [world.client.end_offset(world.topic(), partition) for partition in range(3)],
-    )
-    report, ships = run(world, code=0)
-    assert verdicts(report) == dict.fromkeys(("lacking", "slow", "local"), "succeeded")
-    assert {name: ship.delivered for name, ship in ships.items()} == {
-        "lacking": expected.total(),
-        "slow": 0,
-        "local": 0,
-    }
-    assert lacking.read(world.topic()) == expected
-    assert there == (
-        slow.ends(world.topic()),
-        [world.client.end_offset(world.topic(), partition) for partition in range(3)],
-    )
-
-
 def raw_lines(said: Iterable[str]) -> list[str]:
     """Those of librdkafka's log and of Spark's."""
     return [

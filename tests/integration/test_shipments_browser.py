@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -150,27 +149,6 @@ def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) ->
     wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
 
 
-def test_rows_are_searched_and_sorted(page: Any) -> None:
-    page.focus("#q")
-    page.keyboard.type("BILL")
-    wait_for(page, "document.querySelectorAll('#rows tr').length === 1")
-    assert names(page) == ["billing_events"]
-    assert page.inner_text("#sum").startswith("1 of 4 pipelines")
-    assert page.evaluate("document.activeElement.id") == "q", "one may type on"
-    page.fill("#q", "")
-    wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
-    page.select_option("#sort", "name")
-    wait_for(page, "document.querySelector('#rows tr').dataset.pipeline === 'audit'")
-    assert names(page) == ["audit", "billing_events", "edge", "web"]
-    page.select_option("#cluster", "far")
-    wait_for(page, "document.querySelectorAll('#rows tr').length === 3")
-    assert "cluster=far" in page.url
-    page.reload()
-    page.wait_for_selector("#rows tr")
-    assert names(page) == ["billing_events", "edge", "web"]
-    assert page.input_value("#cluster") == "far"
-
-
 def test_what_is_chosen_while_the_script_still_loads_is_not_lost(browser: Any, url: str) -> None:
     page = browser.new_page()
     page.route("**/page.js", lambda route: (page.wait_for_timeout(500), route.continue_()))
@@ -262,16 +240,6 @@ def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
     wait_for(page, "document.querySelector('#live').textContent.includes('800,000 records')")
     assert page.locator("#live progress").get_attribute("value") == "0.5"
     page.keyboard.press("Escape")
-
-
-def test_an_address_from_outside_opens_its_window(browser: Any, url: str) -> None:
-    """A notice's link has the window in the query, which a login keeps."""
-    asked = {"dag_id": "web", "window": "web 2026-11-01T10:00:00Z/2026-11-01T11:00:00Z"}
-    for page in opened(browser, f"{url}?{urlencode(asked)}"):
-        page.wait_for_selector("#panel:modal h3")
-        assert "10:00" in page.inner_text("#panel-title")
-        assert "dag_id" not in page.url
-        assert names(page) == ["web"]
 
 
 def test_without_scripts_the_page_can_be_read(browser: Any, url: str) -> None:

@@ -19,7 +19,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data import FORMATS, packed_log
+from tests.data import packed_log
 from tests.samples.json_lines import OBJECTS, OTHERS
 
 from .world import WINDOW, World, lines_of
@@ -133,21 +133,6 @@ def test_columns_of_tables_choose_topic_key_and_value(world):
     )
 
 
-@pytest.mark.long
-def test_avro_of_another_writer_is_shipped_and_a_file_without_rows_is_done(world):
-    for name in ("blocks.avro", "codec-zstandard.avro", "empty.avro"):
-        world.write_log(name, (DATA / "tables" / name).read_bytes())
-    world.write_pipeline(
-        source=source("avro", split_size="64KiB"),
-        records={"value": "get_json_object(value, '$.text')"},
-    )
-    run = world.run()
-    assert world.read() == Counter(f"line {n}".encode() for n in range(2000)) + Counter(
-        f"line {n}".encode() for n in range(200)
-    )
-    assert any("1 file with bytes but without a line" in note["text"] for note in run["findings"])
-
-
 def test_csv_and_json_lines_that_are_not_what_they_should_be_go_to_quarantine(world):
     world.write_log("a.csv", b'time,text\r\n1,"two\nlines, ""quoted"""\r\n2\r\n3,\xc3\xa9\r\n')
     world.write_log("b.csv.gz", gzip.compress(b"text,more,time\nx,y,4\n"))
@@ -240,29 +225,6 @@ def test_a_table_whose_codec_is_not_there_is_named_before_anything_is_sent(world
     world.write_pipeline(source=source("parquet"))
     world.fails(code=1, says=r"a\.parquet: \S* ?it is packed with brotli")
     assert world.nothing_was_sent()
-
-
-@pytest.mark.long
-def test_stack_traces_and_whole_files_are_one_record_each(world):
-    traces = [f"2026-11-01 {n} failed\n" + "\tat here\n" * (n % 4) for n in range(4000)]
-    content = "".join(["...\n", *traces])
-    world.write_log("a.log", content.encode())
-    world.write_log("b.log.gz", gzip.compress(content.encode()))
-    records = {"starts_with": r"\d{4}-\d\d-\d\d ", "headers": {"file": "file_name"}}
-    world.write_pipeline(source=source("text", split_size="64KiB"), records=records)
-    run = world.run()
-    expected = Counter(record.removesuffix("\n").encode() for record in ["...\n", *traces])
-    assert run["delivered"] == 8002
-    shutil.rmtree(world.logs)
-    whole = packed_log()
-    world.write_log("plain.log", whole)
-    for name in ("snappy.log.sz", "bzip2-streams.log.bz2"):
-        world.write_log(name, (FORMATS / name).read_bytes())
-    world.write_log("odd.bin", b"\xef\xbb\xbf\0\xff\n\n")
-    world.write_log("nothing.bin", b"")
-    world.write_pipeline(source=source("whole_file"))
-    assert world.run()["delivered"] == 4
-    assert world.read() == expected + expected + Counter({whole: 3, b"\xef\xbb\xbf\0\xff\n\n": 1})
 
 
 @pytest.mark.long

@@ -45,14 +45,6 @@ _ON_LOOPBACK = {
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.heartbeatInterval": "1s",
 }
-_DYNAMIC = {
-    "spark.dynamicAllocation.enabled": "true",
-    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-    "spark.dynamicAllocation.minExecutors": "0",
-    "spark.dynamicAllocation.maxExecutors": "2",
-    "spark.dynamicAllocation.executorIdleTimeout": "1s",
-    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
-}
 #: A paused executor counts as lost after so long.
 _LOST_AFTER = {"spark.network.timeout": "6s", "spark.network.timeoutInterval": "1s"}
 
@@ -223,23 +215,6 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
     assert heartbeats_that_failed(spark) == []
 
 
-def test_with_dynamic_allocation_executors_come_and_go_and_are_killed(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
-    world = World(tmp_path, kafka.bootstrap)
-    on_cluster(world, spark, _DYNAMIC)
-    expected = numbered_lines(world, files=6, lines=60_000)
-    with running(world) as run:
-        run.ships(expected.total() // 5)
-        run.until(lambda: spark.kill_executor(0) + spark.kill_executor(1) > 0)
-        run.ships(expected.total() // 2)
-        spark.kill_worker(0)
-        account = run.account()
-    spark.start_worker(0)
-    spark.wait_ready()
-    assert_exact(world, account, expected)
-
-
 def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     tmp_path: Path, kafka: KafkaServer, spark: SparkServer
 ) -> None:
@@ -324,6 +299,22 @@ def _packed(folder: Path) -> Path:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "tasks.tar.gz"
+
+
+def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]]:
+    """Of each Python process of a worker's executors: its program, and the files that it has
+    mapped."""
+    found = []
+    for executor in spark.executors(worker):
+        for process in psutil.Process(executor.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                found.append(
+                    (
+                        process.exe(),
+                        [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path],
+                    )
+                )
+    return found
 
 
 def test_an_archive_brings_tasks_shipper_wherever_executors_are(
@@ -440,46 +431,3 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
 def _path_with_java() -> str:
     java = shutil.which("java")
     return os.pathsep.join([os.defpath, *([str(Path(java).parent)] if java else [])])
-
-
-def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]]:
-    """Of each Python process of a worker's executors: its program, and the files that it has
-    mapped."""
-    found = []
-    for executor in spark.executors(worker):
-        for process in psutil.Process(executor.pid).children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                found.append(
-                    (
-                        process.exe(),
-                        [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path],
-                    )
-                )
-    return found
-
-
-def test_executors_with_another_shipper_send_nothing_and_say_so(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
-    other = tmp_path / "other"
-    for package in ("shipper", "spark_jobs"):
-        shutil.copytree(
-            Path(__file__).parents[2] / package,
-            other / package,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-    with (other / "shipper" / "worker" / "lane.py").open("a") as lane:
-        lane.write("\n# of another version\n")
-    world = World(tmp_path / "world", kafka.bootstrap)
-    world.write_log("a.log", b"one\n")
-    with SparkServer(
-        tmp_path / "spark",
-        environment={**os.environ, "PYTHONPATH": str(other)},
-        die_with_parent=True,
-    ) as spark:
-        on_cluster(world, spark, rate=None)
-        world.fails(
-            code=1,
-            says="`runner.archive`.*SHIP-806",
-        )
-        assert world.nothing_was_sent()

@@ -19,7 +19,7 @@ import pytest
 from shipper.ledger.log import CONTROL_NOW, LedgerLog
 from shipper.report.results import RunReport, ShipResult
 from shipper.runner import oom_kills
-from tests.waiting import wait_until
+from tests.waiting import slowness, wait_until
 
 from .world import WINDOW, World, lines_of
 
@@ -115,7 +115,7 @@ def lease_is_free(world: World) -> bool:
 def stop(world: World, signum: signal.Signals) -> None:
     run = SlowRun(world)
     run.process.send_signal(signum)
-    code = run.process.wait(_ENDS_WITHIN_SECONDS)
+    code = run.process.wait(_ENDS_WITHIN_SECONDS * slowness())
     said = run.said()
     assert code == 128 + signum, said
     assert run.alive() == []
@@ -224,7 +224,7 @@ def test_a_closed_terminal_and_ctrl_c_stop_a_run(world: World, signum: signal.Si
 def test_a_killed_driver_leaves_no_java(world: World) -> None:
     run = SlowRun(world)
     os.kill(run.driver(), signal.SIGKILL)
-    run.process.wait(_ENDS_WITHIN_SECONDS)
+    run.process.wait(_ENDS_WITHIN_SECONDS * slowness())
     wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
     assert run.process.returncode == 1
     assert "the run was killed (SIGKILL)" in run.said()

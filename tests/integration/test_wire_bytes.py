@@ -32,9 +32,8 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer
         yield kafka, proxy
 
 
-@pytest.mark.parametrize(
-    "guarantee", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_a_run_says_how_many_bytes_librdkafka_sent(
     link: tuple[KafkaServer, FaultProxy], tmp_path: Path, guarantee: str
 ) -> None:

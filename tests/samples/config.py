@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from shipper.config.cluster import Cluster
@@ -18,3 +20,12 @@ def pipeline_of(**more: Any) -> Pipeline:
 def cluster_of(name: str = "c", **more: Any) -> Cluster:
     """Return a cluster at whose address nobody answers."""
     return Cluster.model_validate({"cluster": name, "bootstrap": "127.0.0.1:1", **more})
+
+
+def write_config(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write the files of a configuration, by their names without the ending; return ``folder``."""
+    for kind in ("pipelines", "clusters"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder

@@ -54,7 +54,7 @@ class MockCluster:
     def __init__(self, owner: Producer) -> None:
         self._library = _library()
         self._cluster = self._library.rd_kafka_handle_mock_cluster(_handle(owner))
-        (broker,) = owner.list_topics(timeout=10).brokers.values()
+        (broker,) = owner.list_topics(timeout=60).brokers.values()
         self.bootstrap = f"{broker.host}:{broker.port}"
 
     def create(self, topic: str, partitions: int = 1) -> None:

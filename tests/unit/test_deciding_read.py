@@ -179,18 +179,6 @@ def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: 
     assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}
 
 
-def test_of_two_attempts_the_later_one_has_the_right_whichever_was_announced_last(
-    topic: MemoryLog,
-) -> None:
-    """A first attempt opens its lanes while it announces itself, and may be paused meanwhile."""
-    first, later = attempt_of(topic, 1), attempt_of(topic, 2)
-    later.announce()
-    first.announce()
-    assert later.check().answer == [0, 1, 2]
-    with pytest.raises(Superseded):
-        first.check()
-
-
 def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
     ledger = ledger_of(topic)
     topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])

@@ -18,7 +18,7 @@ from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
 from shipper_tools.faultproxy.link import Conditions
 from shipper_tools.faultproxy.proxy import FaultProxy
 
-from tests.waiting import slowness, wait_until
+from tests.waiting import slowness
 
 END_TXN, PRODUCE = 26, 0
 
@@ -142,24 +142,6 @@ def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
         assert silent(first)
         assert link.release() == 1
         assert receive(first, 224) == held + behind
-
-
-def test_a_held_request_arrives_after_its_client_has_gone(link: FaultProxy) -> None:
-    held = request(END_TXN, 1)
-    for leave_a_reset in (False, True):
-        Echo.seen.clear()
-        link.hold_request(END_TXN)
-        client = connect(link)
-        client.sendall(held)
-        assert link.wait_held(300)
-        if leave_a_reset:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()
-        time.sleep(0.1)
-        assert bytes(Echo.seen) == b""
-        assert link.release() == 1
-        wait_until(lambda: bytes(Echo.seen) == held)
-        wait_until(lambda: link.counts()["open"] == 0)
 
 
 def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) -> None:

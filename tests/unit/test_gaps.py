@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.ledger.incarnations import RecreatedTopic
 from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
-from shipper.report.past_runs import find_retry_exclusions
-from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
+from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
 from shipper.report.results import (
     CheckResult,
     Coverage,
@@ -35,6 +34,7 @@ from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
 from shipper.request import RunRequest
 from shipper.windows.window import Window
+from tests.samples.config import write_config
 from tests.samples.reports import shipped
 from tests.samples.results import common
 
@@ -259,62 +259,6 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: st
     assert place in page
 
 
-class TestNotAgain:
-    """What a run that looks back leaves alone."""
-
-    def ask(
-        self, runs: Runs, window: Window, path: str = "a.log", cluster: str = "near"
-    ) -> str | None:
-        return find_retry_exclusions(runs.uri, "web", ("near", "far"), {window}, LONG).why(
-            cluster, window, path
-        )
-
-    def ship(self, runs: Runs, window: Window, *, again: bool, late: Window | None = None) -> None:
-        runs.add(window)
-        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
-        of_run = runs.common(window)
-        folder.write(
-            "ship.near",
-            ShipResult(cluster="near", status="failed", error="no", fails_again=again, **of_run),
-        )
-        file = PlannedFile(
-            path="a.log",
-            size_bytes=1,
-            modified_ms=1,
-            splits=1,
-            late_window=late and str(late),
-            late_for=("near",),
-        )
-        plan = PlanResult(files=[file], clusters=[ClusterPlan(cluster="near")], **of_run)
-        folder.write("plan", plan)
-
-    def test_a_window_whose_source_gate_is_closed(self, runs: Runs) -> None:
-        runs.add(hour(0), closed=True)
-        assert "gate" in (self.ask(runs, hour(0)) or "")
-        assert self.ask(runs, hour(1)) is None
-        runs.add(hour(0), "near")
-        assert self.ask(runs, hour(0)) is None
-
-    def test_a_window_whose_ship_failed_for_good_on_that_cluster(self, runs: Runs) -> None:
-        self.ship(runs, hour(0), again=True)
-        assert "would fail again" in (self.ask(runs, hour(0)) or "")
-        assert self.ask(runs, hour(0), cluster="far") is None
-        runs.add(hour(0), "near")
-        assert self.ask(runs, hour(0)) is None
-
-    def test_a_cluster_that_was_away_is_tried_again(self, runs: Runs) -> None:
-        self.ship(runs, hour(0), again=False)
-        assert self.ask(runs, hour(0)) is None
-
-    def test_a_late_file_that_failed_for_good_is_not_tried_each_hour(self, runs: Runs) -> None:
-        runs.add(hour(0), "near")
-        self.ship(runs, hour(1), again=True, late=hour(0))
-        assert "looked back tried" in (self.ask(runs, hour(0)) or "")
-        assert self.ask(runs, hour(0), path="b.log") is None
-        runs.add(hour(0), "near")
-        assert self.ask(runs, hour(0)) is None
-
-
 def _daily() -> tuple[dt.datetime, str]:
     """Return when the last daily window ended, and its cron: half a day ago, so that no test meets
     a window that has just ended."""
@@ -324,30 +268,32 @@ def _daily() -> tuple[dt.datetime, str]:
     return end, f"0 {end.hour} * * *"
 
 
+def gaps_of(config: Path, schedule: str, more: str = "") -> Callable[..., Result]:
+    """Write a pipeline whose cluster cannot be asked; return `shipper gaps` for it."""
+    pipeline = f"pipeline: web\nschedule: {schedule}\nsource: {{path: logs/, settle: 0s}}\n{more}"
+    near = "bootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n"
+    files = {
+        "pipelines/web": f"{pipeline}topic: t\nclusters: [near]\n",
+        "clusters/near": f"cluster: near\n{near}",
+    }
+    words = ["gaps", "web", "--config", str(write_config(config, files))]
+    return lambda *more: CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
+
+
+NOTIFY = "notify: [{on: [late], notifier: a.B}]\n"
+
+
 def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     end, daily = _daily()
     days = [Window(end - dt.timedelta(days=n), end - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
-    runs, config = Runs(tmp_path / "runs"), tmp_path / "config"
-    (config / "pipelines").mkdir(parents=True)
-    schedule = f"{{cron: '{daily}', deliver_within: 1d}}"
-    notify = "[{on: [late], notifier: a.B}]"
-    text = (
-        f"pipeline: web\nschedule: {schedule}\nnotify: {notify}\nsource: logs/\ntopic: "
-        "t\nclusters: [near]\n"
-    )
-    (config / "pipelines" / "web.yaml").write_text(text)
-    (config / "clusters").mkdir()
-    (config / "clusters" / "near.yaml").write_text(
-        "cluster: near\nbootstrap: 127.0.0.1:1\n"
-    )  # and nobody asks it
+    runs = Runs(tmp_path / "runs")
+    asked = gaps_of(tmp_path / "config", f"{{cron: '{daily}', deliver_within: 1d}}", NOTIFY)
     beginnings(runs.uri, "web", ("near",), days[0], None, began=days[0].start)
     for day in days:
         runs.add(day)  # and failed
 
     def gaps(*options: str) -> tuple[int, str]:
-        done = CliRunner().invoke(
-            app, ["gaps", "web", "--config", str(config), *options], catch_exceptions=False
-        )
+        done = asked(*options)
         return done.exit_code, done.stdout
 
     code, said = gaps("--alert", "--json")
@@ -375,31 +321,11 @@ def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_
     tmp_path: Path,
 ) -> None:
     end, daily = _daily()
-    for name, text in (
-        (
-            "pipelines/web",
-            f"pipeline: web\nschedule: '{daily}'\nsource: {{path: logs/, settle: 0s}}\ntopic: "
-            "t\nclusters: [near]\n",
-        ),
-        (
-            "clusters/near",
-            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: "
-            "'${NOT_THERE_AT_ALL}'}\n",
-        ),
-    ):
-        (tmp_path / "config" / name).parent.mkdir(parents=True)
-        (tmp_path / "config" / f"{name}.yaml").write_text(text)
+    gaps = gaps_of(tmp_path / "config", f"'{daily}'")
     two_days = Window(end - dt.timedelta(days=2), end)
     beginnings(str(tmp_path / "runs"), "web", ("near",), two_days, None, began=two_days.start)
 
-    def alert() -> Result:
-        return CliRunner().invoke(
-            app,
-            ["gaps", "web", "--config", str(tmp_path / "config"), "--alert"],
-            catch_exceptions=False,
-        )
-
-    first, second = alert(), alert()
+    first, second = gaps("--alert"), gaps("--alert")
     assert (first.exit_code, bool(first.stdout), "NOT_THERE_AT_ALL" in first.stderr) == (
         1,
         True,
@@ -423,50 +349,18 @@ def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, be
     }
 
 
-def test_a_cluster_is_not_fresh_where_a_file_was_left_out(runs: Runs) -> None:
-    """Until it is shipped: also if no run takes it for years, since its time of modification lies
-    ahead."""
-    runs.add(hour(0), "near")
-    left = [
-        Uncovered(window=str(hour(n)), why="too young", files=[LeftFile(path="a.log")])
-        for n in (3, 5, 6)
-    ]
-    runs.add(hour(3), "near", left=left[:1])
-    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(0).end}
-    runs.add(Window(hour(2).start, hour(6).end), "near", left=left)
-    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(4).end}
-    runs.add(hour(6), "near")
-    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(6).end}
-
-
 def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> None:
     """Long before a window is overdue."""
     now = dt.datetime.now(dt.UTC)
     third = now.replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=3)
     last = Window(third - dt.timedelta(hours=1), third)
-    runs, config = Runs(tmp_path / "runs"), tmp_path / "config"
-    for name, text in (
-        (
-            "pipelines/web",
-            "pipeline: web\nschedule: {cron: '@hourly', deliver_within: 5d}\nnotify: [{on: "
-            "[late], notifier: a.B}]\nsource: {path: logs/, settle: 0s}\ntopic: t\nclusters: "
-            "[near]\n",
-        ),
-        (
-            "clusters/near",
-            "cluster: near\nbootstrap: b:1\nproperties: {sasl.username: u, sasl.password: "
-            "'${NOT_THERE_AT_ALL}'}\n",
-        ),
-    ):
-        (config / name).parent.mkdir(parents=True)
-        (config / f"{name}.yaml").write_text(text)
+    runs = Runs(tmp_path / "runs")
+    gaps = gaps_of(tmp_path / "config", "{cron: '@hourly', deliver_within: 5d}", NOTIFY)
     beginnings(runs.uri, "web", ("near",), last, None, began=now)
     runs.add(last, "near")
 
     def alert() -> tuple[int, str]:
-        done = CliRunner().invoke(
-            app, ["gaps", "web", "--config", str(config), "--alert"], catch_exceptions=False
-        )
+        done = gaps("--alert")
         return done.exit_code, done.stdout
 
     assert alert() == (0, ""), "a run that began just now makes up for an outage"
@@ -477,27 +371,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     name = RunFolder.name_of(by_hand.start, by_hand.end)
     for record in (tmp_path / "runs" / "web" / "windows").glob(f"*/{name}~*"):
         record.unlink()
-    done = CliRunner().invoke(app, ["gaps", "web", "--config", str(config), "--json"])
-    assert json.loads(done.stdout)["stands_still_since"] == last.end.isoformat()
+    assert json.loads(gaps("--json").stdout)["stands_still_since"] == last.end.isoformat()
     code, said = alert()
     assert (code, bool(said)) == (1, True)
     assert alert() == (0, "")
-
-
-def test_a_run_of_named_files_makes_no_window_complete_and_takes_nothing_away(runs: Runs) -> None:
-    def run(hour_: int) -> None:
-        window = hour(hour_)
-        runs.add(window)
-        folder = RunFolder(runs.uri, "web", window.start, window.end, f"run-{runs.count:03}")
-        of_run = runs.common(window)
-        file = PlannedFile(path="a", size_bytes=1, modified_ms=1, splits=1, missing_on=("near",))
-        clusters = [ClusterPlan(cluster="near")]
-        folder.write("plan", PlanResult(files=[file], clusters=clusters, **of_run))
-        nothing = Coverage(start=window.start, end=window.start, looked_at=of_run["started_at"])
-        gate = DeliveryGateResult(cluster="near", coverage=nothing, **of_run)
-        folder.write("gate_delivery.near", gate)
-
-    runs.add(hour(0), "near")
-    run(0)
-    run(1)
-    assert runs.gaps(1, far=9) == [("near", 1, "its run failed, or has not ended")]

@@ -83,31 +83,9 @@ def test_records_come_back_as_they_were_written(encoded, decoded):
     assert decode("other", LogRecord(0, 0, *encoded)) is None
 
 
-class TestCompleteness:
-    def test_a_split_is_complete_when_its_end_is_known_and_the_counts_add_up(self):
-        chunks = Chunks("web").feed(log(chunk(0, 50, 50)))
-        assert not chunks.splits[SPLIT].complete
-        chunks.feed(log(chunk(50, 70, 20, end=True)))
-        assert chunks.splits[SPLIT].complete
-
-    def test_invalidated_chunks_do_not_count_and_later_ones_do(self):
-        chunks = Chunks("web", {FILE: Invalidated(5, frozenset("r"))}).feed(
-            log(chunk(0, 50, 50, generation=4), chunk(0, 20, 20, generation=5))
-        )
-        assert chunks.splits[SPLIT].intervals("t") == [(0, 20)]
-
-
 class TestRemaining:
     def left(self, chunks, **options):
         return decided([FILE], chunks, **{"digest": "d1"} | options)
-
-    def test_a_complete_file_is_not_shipped_again(self):
-        found = self.left(Chunks("web").feed(log(chunk(0, 50, 50, end=True))))
-        assert (found.complete, found.left, found.records) == ([FILE], [], {FILE: 50})
-
-    def test_a_begun_file_is_left_and_its_records_are_known(self):
-        found = self.left(Chunks("web").feed(log(chunk(0, 50, 50))))
-        assert (found.left, found.partial, found.records) == ([FILE], [FILE], {FILE: 50})
 
     def test_a_file_begun_under_another_transform_is_refused(self):
         with pytest.raises(SourceError, match=r"in part under another transform.*--reship"):
@@ -132,34 +110,6 @@ class TestRemaining:
         assert self.left(chunks, etags={FILE: "two"}, on_replaced="reship").partial == [FILE], (
             "begun anew, and finished"
         )
-
-    def test_a_late_file_that_cannot_be_shipped_holds_up_no_other(self):
-        begun, other = FILE._replace(path="begun"), FILE._replace(path="other")
-        replaced, before = (
-            FILE._replace(path="replaced"),
-            FILE._replace(path="replaced", modified_ms=1),
-        )
-        there = [
-            chunk(0, 50, 50, split=SplitId(begun, 0)),
-            chunk(0, 50, 50, end=True, split=SplitId(before, 0)),
-        ]
-        chunks = Chunks("web").feed(log(*there))
-        files = (begun, replaced, other)
-        found = decided(files, chunks, digest="d2", late={begun, replaced, other})
-        assert found.left == [other]
-        assert set(found.refused) == {begun, replaced}
-
-    def test_a_file_begun_with_another_spark_is_refused_and_a_complete_one_is_not(self):
-        begun = Chunks("web").feed(log(chunk(0, 50, 50, spark="4.1")))
-        with pytest.raises(
-            SourceError, match=r"in part with Spark 4\.1, and this is Spark 4\.2.*SHIP-310"
-        ):
-            self.left(begun, spark="4.2")
-        assert self.left(begun, spark="4.1").partial == [FILE]
-        assert self.left(begun, spark="4.2", reship_below=9).left == [FILE]
-        assert self.left(
-            begun.feed(log(chunk(50, 60, 10, end=True, spark="4.1"))), spark="4.2"
-        ).complete == [FILE]
 
     def test_of_several_invalidations_the_highest_generation_counts_whichever_comes_last(self):
         """A reship of generation 5 was paused; 9 took over and finished; 5 wakes up and writes its
@@ -287,9 +237,6 @@ class TestLease:
     def holder(self, asking, *records, **options):
         holder = Control("web").feed(log(*records, **options)).holder(asking)
         return holder and holder.run_id
-
-    def test_who_holds_it_goes_before_who_asks(self):
-        assert self.holder("b", self.claim("b"), self.claim("a", held=True)) == "a"
 
     def test_a_lease_that_is_not_renewed_lapses_by_the_brokers_clock(self):
         records = (self.claim("a", held=True), self.claim("b"))

@@ -209,39 +209,11 @@ class TestNotUsingASnapshot:
         assert paths_of(asked.look(ask_state(), 1)) == {*of, "d"}
         assert asked.keep_snapshot(longer_than=0).records == 4
 
-    def test_the_one_before_serves_when_the_latest_is_damaged(self, log, opened, folder, tmp_path):
-        ship(log, "a")
-        first = opened().keep_snapshot(longer_than=0)
-        ship(log, "b")
-        opened().keep_snapshot(longer_than=0)
-        (tmp_path / "web" / "ledger.c" / "snapshot" / manifests(folder)[-1]).write_bytes(b"{")
-        assert opened().snapshot() == first
-        assert paths_of(opened().look(ask_state(), 1)) == {"a", "b"}
-
     def test_brokers_that_give_topics_no_id_get_none(self, log, opened):
         log.topic_id = ""
         ship(log, "a")
         assert opened().keep_snapshot(longer_than=0) is None
         assert paths_of(opened().look(ask_state(), 1)) == {"a"}
-
-    @pytest.mark.parametrize("what", ["*.json", "shards/*"])
-    def test_a_part_that_is_gone_is_made_anew_by_the_next_ship(
-        self, log, opened, tmp_path, caplog, what
-    ):
-        ship(log, "a", "b")
-        opened().keep_snapshot(longer_than=0)
-        ship(log, "c")
-        [path] = (tmp_path / "web" / "ledger.c" / "snapshot").glob(what)
-        path.unlink()
-        found, said = self.lose(log, opened, caplog)
-        assert found == {"a", "b", "c"}
-        assert ("read whole" in said) == (what != "*.json")
-        ledger = opened()
-        ledger.look(ask_state(), 1)
-        assert ledger.keep_snapshot(longer_than=0).records == 3
-        log.reads = 0
-        assert paths_of(opened().look(ask_state(), 1)) == {"a", "b", "c"}
-        assert log.reads <= 2, "those that name a snapshot"
 
 
 class Brokers(MemoryLog):

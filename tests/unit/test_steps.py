@@ -74,29 +74,6 @@ def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime
     raise Superseded("a later run took over")
 
 
-@pytest.mark.parametrize("later", ["succeeded", "failed"])
-@pytest.mark.parametrize("ship", [superseded_within, superseded_before, woke_up_to_succeed])
-def test_an_attempt_that_wakes_up_leaves_the_later_ones_result_alone(
-    context: RunContext,
-    monkeypatch: pytest.MonkeyPatch,
-    ship: Callable[..., StepResult],
-    later: str,
-) -> None:
-    error = "the later one's" if later == "failed" else None
-
-    def paused(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
-        context.folder.write(
-            "ship.near", shipped(context, started_at + dt.timedelta(minutes=5), later, error)
-        )
-        return ship(context, cluster, started_at)
-
-    monkeypatch.setattr("shipper.driver.ship.ship", paused)
-    assert steps.run_step(context, SHIP, "near") == 1
-    found = context.folder.find("ship.near", ShipResult)
-    assert found is not None
-    assert (found.status, found.error) == (later, error)
-
-
 @pytest.mark.parametrize("earlier", ["succeeded", "failed"])
 @pytest.mark.parametrize("point", range(1, 8))
 @pytest.mark.parametrize("pauses", ["the earlier", "the earlier, and is killed", "the later"])

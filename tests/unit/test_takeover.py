@@ -115,22 +115,6 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     assert len(fenced.earlier) == 2
 
 
-def test_what_was_fenced_once_is_not_fenced_by_each_later_run() -> None:
-    log: Any = MemoryLog()
-    cluster = cluster_of("near")
-    settings: Any = SimpleNamespace(transactional=True)
-    for run_id, tasks in (("large", 12), ("small", 1), ("next", 1)):
-        fences: Any = Noting(LedgerLog(log, cluster, "web"))
-        takeover.take_over(
-            LedgerLog(log, cluster, "web"),
-            settings,
-            Generation(run_id, tasks, tasks),
-            [],
-            fences=fences,
-        )
-    assert [lane for _, lane in fences.fenced] == ["web.near.0.0"]
-
-
 def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over() -> None:
     """The lane of an earlier run is alive until it is fenced, and may have the right to ship until
     then."""

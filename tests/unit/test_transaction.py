@@ -103,16 +103,6 @@ def noting(producers: type[Scripted]) -> RightToShip[None]:
     return RightToShip(lambda: producers.events.append("read"))
 
 
-def test_the_right_to_ship_is_read_after_the_opening_and_before_the_first_transaction_and_once(
-    producers: type[Scripted],
-) -> None:
-    transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
-    for _ in range(2):
-        transactions.begin(soon)
-        transactions.commit(soon)
-    assert producers.events == ["connect", "init", "read", "begin", "commit", "begin", "commit"]
-
-
 def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) -> None:
     def read() -> None:
         raise Superseded("somebody later")
@@ -195,17 +185,6 @@ def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
 
 
 class TestRightToShip:
-    def test_one_read_covers_all_that_were_open_before_it(self) -> None:
-        reads: list[int] = []
-        right = RightToShip(lambda: reads.append(1))
-        first, second = right.opened(), right.opened()
-        right.check()
-        right.confirm(first)
-        right.confirm(second)
-        assert len(reads) == 1
-        right.confirm(right.opened())
-        assert len(reads) == 2
-
     def test_a_read_does_not_cover_who_opened_while_it_was_under_way(self) -> None:
         reads: list[int] = []
         opened: list[int] = []
