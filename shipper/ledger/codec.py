@@ -26,7 +26,6 @@ from shipper.ledger.records import (
     FORMAT,
     LONGEST_PATH,
     Alias,
-    AliasKey,
     Archive,
     Attempt,
     AttemptKey,
@@ -37,7 +36,6 @@ from shipper.ledger.records import (
     Generation,
     GenerationKey,
     Heir,
-    HeirKey,
     Identity,
     Invalidation,
     InvalidationKey,
@@ -356,12 +354,8 @@ class Damage(NamedTuple):
         return PartitionOffset(self.partition, self.record.offset)
 
 
-class DecodedRecord(NamedTuple):
-    """Record with its decoded entry."""
-
-    record: LogRecord
-    entry: Decoded | None
-    """Entry as :func:`decode` returns it."""
+DecodedRecord = tuple[LogRecord, Decoded | None]
+"""Record with its entry, as :func:`decode` returns it."""
 
 
 def decode_sound(
@@ -376,7 +370,7 @@ def decode_sound(
             damaged[record.key] = Damage(partition, record, error.why)
             continue
         damaged.pop(record.key, None)
-        yield DecodedRecord(record, entry)
+        yield record, entry
 
 
 def _decoded(kind: str, rest: tuple[Any, ...], value: Any) -> Decoded:
@@ -388,10 +382,8 @@ def _decoded(kind: str, rest: tuple[Any, ...], value: Any) -> Decoded:
                 raise Unsound(f"it ends at record {value.last}, before its first record, {first}")
             split = SplitId(FileId(path, size, modified), start)
             return ChunkKey(split, first, topic), value
-        case "alias":
-            return AliasKey(FileId(*rest)), value
-        case "heir":
-            return HeirKey(FileId(*rest)), value
+        case "alias" | "heir":
+            return FileId(*rest), value
         case "invalidation":
             return InvalidationKey(FileId(*rest[:3]), rest[3]), value
         case "attempt":

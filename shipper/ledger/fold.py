@@ -30,12 +30,11 @@ from shipper.ledger.control import Control
 from shipper.ledger.intervals import Interval, IntervalSet, decode_ordinals
 from shipper.ledger.records import (
     Alias,
-    AliasKey,
     Archive,
     ChunkKey,
     ChunkValue,
     Decoded,
-    HeirKey,
+    Heir,
     Invalidation,
     InvalidationKey,
 )
@@ -237,9 +236,9 @@ class Chunks:
         match entry:
             case (ChunkKey() as key, ChunkValue() as value):
                 self.add(key, value, at_ms)
-            case (AliasKey(file), Alias() as value):
+            case (FileId() as file, Alias() as value):
                 self.add_alias(file, value)
-            case (HeirKey(file), _):
+            case (FileId() as file, Heir()):
                 self.succeeded.add(file)
 
     def add_alias(self, file: FileId, value: Alias) -> None:
@@ -502,11 +501,11 @@ class LedgerRecords:
                     (record, decode(self.files.pipeline, record)) for record in latest.values()
                 )
                 found += [
-                    DecodedRecord(record, entry if path == now else moved(entry, now))
+                    (record, entry if path == now else moved(entry, now))
                     for record, entry in entries
                     if entry
                 ]
-            yield sorted(found, key=lambda each: each.record.offset)
+            yield sorted(found, key=lambda each: each[0].offset)
 
 
 @dataclass(frozen=True)

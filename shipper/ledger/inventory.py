@@ -23,7 +23,7 @@ from shipper.ledger.fold import (
     is_invalidated,
 )
 from shipper.ledger.intervals import Interval
-from shipper.ledger.records import Alias, AliasKey, ChunkKey, ChunkValue, Entry
+from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.types import FileId, LogRecord, SplitId
 
 _UINT64 = 1 << 64
@@ -169,7 +169,7 @@ def entries(read: LedgerRecords) -> Iterator[Entries]:
                     hidden = is_invalidated(key.split.file, value, invalidated)
                     at = record.offset, record.timestamp_ms
                     found.append(Entry(key, value, *at, hidden, record.key not in live))
-                case (AliasKey(file), Alias() as value):
+                case (FileId() as file, Alias() as value):
                     if not is_invalidated(file, value, invalidated):
                         aliases[file] = value
         if found or aliases:

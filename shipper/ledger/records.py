@@ -195,18 +195,6 @@ class Heir(Checked):
     run_id: Text
 
 
-class AliasKey(NamedTuple):
-    """The file under its new name."""
-
-    file: FileId
-
-
-class HeirKey(NamedTuple):
-    """The file under its former name."""
-
-    file: FileId
-
-
 @dataclass(frozen=True)
 class Generation(Checked):
     """Announcement of the run that may ship. Its offset is the generation's number: unique and
@@ -280,7 +268,7 @@ class Invalidation(Checked):
 
     run_id: Text
     """The run that asked for it, or the reship that several runs work at
-    (:attr:`PlanResult.reship_id`). A second request with the same id does not ship the file a third
+    (:attr:`RunRequest.reship_id`). A second request with the same id does not ship the file a third
     time."""
     reason: Text | None = None
     """The reason that the user gave."""
@@ -328,12 +316,12 @@ class Identity(Checked):
 
 Decoded = (
     tuple[ChunkKey, ChunkValue]
-    | tuple[AliasKey, Alias]
-    | tuple[HeirKey, Heir]
+    | tuple[FileId, Alias | Heir]
     | tuple[GenerationKey, Generation | None]
     | tuple[None, Archive | Identity | NamedSnapshot]
     | tuple[str, Lease | None]
     | tuple[AttemptKey, Attempt]
     | tuple[InvalidationKey, Invalidation]
 )
-"""Decoded record: its key, if its kind has one of its own, and its value."""
+"""Decoded record: its key, if its kind has one of its own, and its value. An alias has the file
+under its new name, an heir under its former one."""

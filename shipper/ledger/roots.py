@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from shipper.ledger.records import AliasKey, ChunkKey, Decoded, HeirKey, InvalidationKey
-from shipper.types import SplitId
+from shipper.ledger.records import ChunkKey, Decoded, InvalidationKey
+from shipper.types import FileId, SplitId
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,8 @@ def moved(entry: Decoded, path: str) -> Decoded:
             return ChunkKey(_at(key.split, path), key.first, key.topic), value
         case (InvalidationKey() as key, value):
             return key._replace(file=key.file._replace(path=path)), value
-        case (AliasKey() as key, value):
-            return AliasKey(key.file._replace(path=path)), value
-        case (HeirKey() as key, value):
-            return HeirKey(key.file._replace(path=path)), value
+        case (FileId() as file, value):
+            return file._replace(path=path), value
     return entry
 
 
