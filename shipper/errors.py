@@ -9,8 +9,7 @@
     ├── SourceError                 a file that is missing, unreadable, not what the plan saw, or shipped in part under another transform
     │   └── SourceUnreachable       files that a later attempt may list or read: out of reach now, or replaced since the plan
     ├── ClusterError                a cluster, topic or ledger that cannot be used as it is, or that another run ships to right now
-    │   ├── ClusterRefuses          what waiting does not change: credentials, ACLs, a limit of the broker's, a topic that was recreated
-    │   ├── WrongProperties         a cluster's properties with which no client can be made
+    │   ├── ClusterRefuses          what waiting does not change: properties with which no client can be made, credentials, ACLs, a limit of the broker's, a topic that was recreated
     │   ├── TopicMissing            a topic that is not there (yet)
     │   ├── LedgerDamaged           a record in a ledger that shipper did not write, or that cannot be right
     │   ├── LedgerOutdated          a ledger of a development version before format 1
@@ -20,9 +19,8 @@
     │   ├── DeliveryTimedOut        no answer for as long as `delivery.metadata_wait` allows: a task's next attempt would only wait once more
     │   └── RecordUnshippable       a record that cannot be parsed, has no topic or does not fit it, and no quarantine to go to
     ├── OutcomeUnknown              a transaction whose end nobody knows yet; the ledger will
-    ├── SparkUnavailable            a Spark cluster that cannot be used: nobody listens at `runner.master`, or no `runner.archive`
+    ├── SparkUnavailable            a Spark that cannot be used: nobody listens at `runner.master`, no `runner.archive`, or its JVM ended before it was of use
     ├── JavaUnavailable             no Java on this machine that Spark can run with
-    ├── JavaDied                    a JVM of Spark's that ended before it could be used
     ├── JarsUnavailable             jars that could not be fetched, or did not arrive whole
     └── StepResultError             a step's result is missing, stale or unreadable
 
@@ -91,12 +89,6 @@ class ClusterError(ShipperError):
 
 class ClusterRefuses(ClusterError):
     code = "SHIP-402"
-    retriable = False
-    fails_again = True
-
-
-class WrongProperties(ClusterError):
-    code = "SHIP-207"
     retriable = False
     fails_again = True
 
@@ -229,11 +221,6 @@ class JavaUnavailable(ShipperError):
         error = cls(f"{why}. Nothing was started. {remedy[0].upper()}{remedy[1:]}.")
         error.why = why
         return error
-
-
-class JavaDied(ShipperError):
-    code = "SHIP-808"
-    retriable = True
 
 
 class StepResultError(ShipperError):

@@ -19,7 +19,7 @@ from typing import Any
 
 from shipper import runtime
 from shipper.driver import kerberos
-from shipper.errors import JavaDied
+from shipper.errors import SparkUnavailable
 from shipper.java import find_java
 from shipper.stopping import Stopped
 from shipper.terminal import visible
@@ -111,7 +111,7 @@ def _with_class_path_in_file(command: Sequence[str], file: Path) -> list[str]:
 
 def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
     """Return where the JVM listens that was begun, before or now; None if only `spark-submit` can
-    start one. Raises JavaUnavailable, and JavaDied if the JVM died before it listened."""
+    start one. Raises JavaUnavailable, and SparkUnavailable if the JVM died before it listened."""
     global _jvm
     with _starts:
         begin_java(settings)
@@ -128,14 +128,14 @@ def _address(settings: Mapping[str, str]) -> tuple[int, str] | None:
         return _jvm.address if _jvm is not None else None
 
 
-def _died(words: _Words, how: str) -> JavaDied:
+def _died(words: _Words, how: str) -> SparkUnavailable:
     why = words.reason() or how
     is_login = kerberos.is_refused(why)
     remedy = kerberos.remedy() if is_login else "Correct what it says, then run again"
-    return JavaDied(
+    return SparkUnavailable(
         f"Spark's Java process died before it was of use: {why}. Nothing was sent. {remedy}. `-v` "
         "(SHIPPER_LOG=info) shows all that it wrote.",
-        code=kerberos.CODE if is_login else None,
+        code=kerberos.CODE if is_login else "SHIP-808",
     )
 
 
@@ -156,7 +156,7 @@ def _wait_for(jvm: _Jvm) -> tuple[int, str] | None:
 
 def file_gateway(settings: Mapping[str, str]) -> Any:
     """Return Py4J's gateway to the JVM, which needs no Spark; that of Spark, if there is one.
-    Raises JavaUnavailable and JavaDied if none can be started."""
+    Raises JavaUnavailable and SparkUnavailable if none can be started."""
     global _gateway
     if _gateway is not None:
         return _gateway
@@ -209,7 +209,7 @@ def spark_gateway(settings: Mapping[str, str]) -> Any | None:
 
 def _launched(settings: Mapping[str, str]) -> Any:
     """Launch the JVM through `spark-submit`, which looks at all that may be set up on this
-    machine. Raises JavaUnavailable and JavaDied."""
+    machine. Raises JavaUnavailable and SparkUnavailable."""
     from pyspark import SparkConf
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway

@@ -23,7 +23,7 @@ from shipper.config.rules import (
     reserved_topics,
 )
 from shipper.config.units import Bytes, BytesPerSecond, Seconds
-from shipper.errors import WrongProperties
+from shipper.errors import ClusterRefuses
 
 PropertyValue = str | int | float | bool
 Properties = dict[
@@ -335,11 +335,11 @@ def client_settings(cluster: Cluster) -> dict[str, Any]:
 
 def reveal(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` in the clear, for the constructor of a client alone. Raises
-    WrongProperties for a reference whose value was not looked up."""
+    ClusterRefuses for a reference whose value was not looked up."""
     found = {name: _plain(value) for name, value in settings.items()}
     unknown = [name for name, value in found.items() if value is None]
     if unknown:
-        raise WrongProperties(
+        raise ClusterRefuses(
             f"{', '.join(unknown)}: the value that the setting refers to is not known in this "
             "process. Nothing was sent. Make the variable, file or connection available to it.",
             code="SHIP-206",
@@ -347,13 +347,14 @@ def reveal(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def refused(cluster: str, settings: Mapping[str, Any], why: str) -> WrongProperties:
+def refused(cluster: str, settings: Mapping[str, Any], why: str) -> ClusterRefuses:
     """Return the error for ``why``, which librdkafka said when it refused to make a client. Values
     in it that may be secrets are taken out."""
-    return WrongProperties(
+    return ClusterRefuses(
         f"cluster {cluster}: its `properties` are not accepted: "
         f"{without_secrets(settings, why)}. Nothing was sent. Correct them in "
-        f"clusters/{cluster}.yaml. `shipper validate` checks them."
+        f"clusters/{cluster}.yaml. `shipper validate` checks them.",
+        code="SHIP-207",
     )
 
 

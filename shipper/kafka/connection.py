@@ -108,7 +108,7 @@ def make_client(
 ) -> Client:
     """Make a client with ``settings`` from :func:`connection`, and with ``ours``, which override
     those. Bound methods in ``ours`` are held :func:`~shipper.complaints.weakly`. Raises
-    WrongProperties, and ClusterError if a cloud gives no token."""
+    ClusterRefuses, and ClusterError if a cloud gives no token."""
     ours = {**_HEARD, **{name: weakly(value) for name, value in ours.items()}}
     logger = logger or ClientLog()
     try:
@@ -193,7 +193,7 @@ class ClientOwner:
         ours: Mapping[str, Any] = MappingProxyType({}),
         logger: ClientLog | None = None,
     ) -> None:
-        """Make the client as :func:`make_client` does. Raises WrongProperties."""
+        """Make the client as :func:`make_client` does. Raises ClusterRefuses."""
         self._client_errors = ClientErrors(self._serve)
         self._client = make_client(
             kind, cluster, settings, {"error_cb": self._client_errors.hear, **ours}, logger

@@ -17,7 +17,7 @@ from shipper import runtime
 from shipper.config.avro import Avro, SchemaRegistry
 from shipper.config.cluster import Cluster
 from shipper.config.rules import original
-from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
+from shipper.errors import ClusterError, ClusterRefuses
 
 _TIMEOUT_SECONDS = 8.0
 #: Pauses before the second and the third try.
@@ -46,15 +46,16 @@ class _NoRedirect(HTTPRedirectHandler):
 
 class RegistryClient:
     """Client of the Schema Registry for one pipeline on one cluster. Raises ClusterError, and for
-    what waiting does not change ClusterRefuses or WrongProperties; each names the setting."""
+    what waiting does not change ClusterRefuses; each names the setting."""
 
     def __init__(self, cluster: Cluster, pipeline: str) -> None:
         self._of_cluster = f"clusters/{cluster.name}.yaml"
         self._of_pipeline = f"pipelines/{original(pipeline)}.yaml"
         if cluster.schema_registry is None:
-            raise WrongProperties(
+            raise ClusterRefuses(
                 f"cluster {cluster.name}: {self._of_cluster} has no `schema_registry`, and "
-                "`records.avro` needs one. Nothing was sent. Add it to the cluster's file."
+                "`records.avro` needs one. Nothing was sent. Add it to the cluster's file.",
+                code="SHIP-207",
             )
         self._registry: SchemaRegistry = cluster.schema_registry
         self._where = f"cluster {cluster.name}: the Schema Registry at {self._registry.url}"
@@ -218,10 +219,10 @@ class RegistryClient:
         )
 
     def _credentials(self) -> str:
-        """Return the Authorization header. Raises WrongProperties for an unknown reference."""
+        """Return the Authorization header. Raises ClusterRefuses for an unknown reference."""
         found = self._registry.credentials()
         if unknown := [name for name, value in found.items() if value is None]:
-            raise WrongProperties(
+            raise ClusterRefuses(
                 f"schema_registry.{unknown[0]}: the value that the setting refers to is not "
                 "known in this process. Nothing was sent. Make the variable, file or "
                 "connection available to it.",
@@ -245,8 +246,9 @@ class RegistryClient:
                 if isinstance(error, FileNotFoundError)
                 else "it holds no certificate, or not its key"
             )
-            raise WrongProperties(
+            raise ClusterRefuses(
                 f"{self._where}: `schema_registry.{name}` in {self._of_cluster} cannot be "
-                f"used: {why}. Nothing was sent."
+                f"used: {why}. Nothing was sent.",
+                code="SHIP-207",
             ) from None
         return found

@@ -26,13 +26,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
 from shipper import runtime
-from shipper.kafka.connection import ClientOwner, KafkaFault, Until, to_fault
+from shipper.kafka.connection import KafkaFault, Until, to_fault
 from shipper.kafka.outcomes import is_refusal
-from shipper.kafka.producer import LaneSettings
 from shipper.types import PresentIds
 
 log = logging.getLogger("shipper.kafka")
@@ -82,19 +80,6 @@ def read_answers(
         else:
             found.ids[topic] = "" if topic_id == NO_TOPIC_ID else topic_id
     return found
-
-
-class TopicIdLook(ClientOwner):
-    """Lookup of topic ids, with a connection of its own."""
-
-    def __init__(self, settings: LaneSettings) -> None:
-        super().__init__(AdminClient, settings.cluster, settings.connection)
-
-    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
-        asked = self._client.describe_topics(
-            TopicCollection(list(topics)), request_timeout=timeout_seconds
-        )
-        return read_answers(asked, self._client_errors.explained)
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from shipper.config.units import plural
 from shipper.kafka.connection import ClientOwner, to_fault
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.producer import LaneSettings
+from shipper.kafka.topic_ids import Looked, read_answers
 
 log = logging.getLogger("shipper.kafka")
 
@@ -67,10 +68,18 @@ class TopicLookup(ClientOwner):
         )
         if not named:
             return unnamed
-        asked = self._client.describe_topics(
-            TopicCollection(named), request_timeout=timeout_seconds
-        )
+        asked = self._ask(named, timeout_seconds)
         return unnamed | {topic: self._state(answer) for topic, answer in asked.items()}
+
+    def ids(self, topics: Collection[str], timeout_seconds: float) -> Looked:
+        """Ask for the topics' ids; see :data:`shipper.kafka.topic_ids.Look`."""
+        return read_answers(self._ask(topics, timeout_seconds), self._client_errors.explained)
+
+    def _ask(self, topics: Collection[str], timeout_seconds: float) -> dict[str, Any]:
+        asked: dict[str, Any] = self._client.describe_topics(
+            TopicCollection([*topics]), request_timeout=timeout_seconds
+        )
+        return asked
 
     def _state(self, answer: runtime.Future[Any]) -> TopicState:
         try:

@@ -136,7 +136,7 @@ class ReadBack:
 
     def _made(self, kind: Callable[..., C], ours: Mapping[str, Any] | None = None) -> C:
         """Make a client. Its own settings override the user's, because it judges. Raises
-        WrongProperties."""
+        ClusterRefuses."""
         try:
             ours = {"error_cb": weakly(self._complaints.hear), **(ours or {})}
             theirs = with_login(self._name, reveal(self._connection))

@@ -22,7 +22,8 @@ from shipper.errors import (
 )
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.limits import TopicLimits
-from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
+from shipper.kafka.topic_ids import TopicIdWatch
+from shipper.kafka.topics import TopicLookup
 from shipper.kafka.transaction import RightToShip
 from shipper.ledger.codec import encode_attempt
 from shipper.ledger.control import Control
@@ -246,7 +247,7 @@ class TaskLanes:
         self._settings = order.lane_options.settings
         patience = min(_IDS_SECONDS, self._settings.transaction_timeout_ms / 1000 / 4)
         self._topic_ids = TopicIdWatch(
-            TopicIdLook(self._settings), order.topic_ids, patience_seconds=patience
+            TopicLookup(self._settings).ids, order.topic_ids, patience_seconds=patience
         )
         limit = order.rate_limit_bytes
         options = replace(

@@ -10,7 +10,8 @@ import pytest
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.errors import ClusterRefuses
-from shipper.kafka.topic_ids import Looked, TopicIdLook, TopicIdWatch
+from shipper.kafka.topic_ids import Looked, TopicIdWatch
+from shipper.kafka.topics import TopicLookup
 from shipper.worker.chunk import Chunk
 from tests.waiting import slowness
 
@@ -101,7 +102,7 @@ def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_al
     ledger.create(**{topic: 1})
     real = ledger.client.present_ids([topic])[topic]
     assert real
-    watch = TopicIdWatch(TopicIdLook(ledger.options().settings), {topic: "earlier"})
+    watch = TopicIdWatch(TopicLookup(ledger.options().settings).ids, {topic: "earlier"})
     options = ledger.options(topic_ids=watch, gone_ids={topic: {real}})
     with Pool(options, [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
         pool.open([topic])

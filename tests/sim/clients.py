@@ -635,9 +635,9 @@ def statistics(producer: Producer) -> str:
 
 def places() -> Iterable[tuple[Any, str, Any]]:
     """Yield where the product's modules hold these classes."""
-    from shipper.kafka import admin, client, producer, topic_ids, topics
+    from shipper.kafka import admin, client, producer, topics
     from shipper.verify import readback
 
     yield from ((client, "Consumer", Consumer), (client, "Producer", Producer))
     yield from ((producer, "Producer", Producer), (producer, "library", lambda *_: None))
-    yield from ((one, "AdminClient", AdminClient) for one in (admin, topics, topic_ids, readback))
+    yield from ((one, "AdminClient", AdminClient) for one in (admin, topics, readback))

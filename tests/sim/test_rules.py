@@ -19,7 +19,8 @@ from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
 from shipper.kafka.limits import TopicLimit, TopicLimits
-from shipper.kafka.topic_ids import TopicIdLook, TopicIdWatch
+from shipper.kafka.topic_ids import TopicIdWatch
+from shipper.kafka.topics import TopicLookup
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.ledger.archive import archive
 from shipper.ledger.codec import encode_chunk
@@ -279,7 +280,7 @@ def test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one(world:
 
 @protocol
 def test_a_look_at_ids_that_began_before_the_records_confirms_none(world: Protocol) -> None:
-    watch = TopicIdWatch(TopicIdLook(world.settings))
+    watch = TopicIdWatch(TopicLookup(world.settings).ids)
     topics, asked = world.clusters["one"].topics, Network.latency
     Network.latency = 4.0
     watch.ask(TOPICS[:1])

@@ -13,7 +13,6 @@ from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneProducer, LaneSettings
-from shipper.kafka.topic_ids import TopicIdLook
 from shipper.kafka.topics import TopicLookup
 from shipper.verify.readback import ReadBack
 
@@ -22,15 +21,12 @@ LANE = LaneSettings(connection(CLUSTER), 100_000, "none", 30_000)
 OWNERS: list[Callable[[], object]] = [
     lambda: ClusterClient(CLUSTER),
     lambda: TopicLookup(LANE),
-    lambda: TopicIdLook(LANE),
     lambda: LaneProducer(LANE, "nobody.0"),
     lambda: ReadBack(CLUSTER),
 ]
 
 
-@pytest.mark.parametrize(
-    "make", OWNERS, ids=["client", "topics", "topic ids", "producer", "read back"]
-)
+@pytest.mark.parametrize("make", OWNERS, ids=["client", "topics", "producer", "read back"])
 def test_an_owner_and_its_client_are_gone_with_the_last_reference(
     make: Callable[[], object],
 ) -> None:

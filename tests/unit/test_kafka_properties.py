@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from shipper.complaints import Complaints
 from shipper.config.cluster import Cluster
 from shipper.config.properties import ALLOWED, LOGIN
-from shipper.errors import ClusterError, WrongProperties
+from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import admin, client, producer, topics
 from shipper.kafka.batch_call import library
 from shipper.kafka.client import ClusterClient
@@ -245,7 +245,7 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
             lambda: judge._made(readback.Consumer, readback._SETTINGS),
         ]
         for make in asked:
-            with pytest.raises(WrongProperties):
+            with pytest.raises(ClusterRefuses):
                 make()
         assert len(given) == len(asked)
         return {f"{index} {kind}": settings for index, (kind, settings) in enumerate(given)}

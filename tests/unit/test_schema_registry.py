@@ -19,7 +19,7 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.checks.remote import ClusterTarget
 from shipper.driver.schemas import refused_schemas, schema_ids
-from shipper.errors import ClusterError, ClusterRefuses, WrongProperties
+from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient
 from tests.doubles.schema_registry import RegistryDouble
@@ -235,14 +235,14 @@ def test_what_is_no_registry_is_said_and_nobody_is_sent_elsewhere(code, says):
 def test_a_file_that_is_not_there_and_an_unknown_reference_are_named(tmp_path):
     for name in ("ca_location", "certificate_location"):
         with pytest.raises(
-            WrongProperties,
+            ClusterRefuses,
             match=rf"`schema_registry.{name}` in clusters/local.yaml .*no such file",
         ):
             RegistryClient(
                 cluster("https://127.0.0.1:1", **{name: str(tmp_path / "none.pem")}), "web"
             )
     unknown = cluster("http://127.0.0.1:1", token=None)
-    with pytest.raises(WrongProperties, match=r"schema_registry.token: .*SHIP-206"):
+    with pytest.raises(ClusterRefuses, match=r"schema_registry.token: .*SHIP-206"):
         schema_ids(unknown, pipeline())
 
 
