@@ -12,7 +12,7 @@ from shipper import runtime
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
 from shipper.config.units import format_duration
-from shipper.driver.engine import FoundFile, Listed, ToSum
+from shipper.driver.engine import Listed, ToSum
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.recognition import HEAD_BYTES as FORMAT_BYTES
 from shipper.driver.recognition import (
@@ -311,7 +311,7 @@ def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[list[Beginning] | 
 
 def look_for(
     hadoop: Hadoop, paths: Sequence[str], wait_seconds: float = 0.0
-) -> dict[str, FoundFile]:
+) -> dict[str, ListedFile | None]:
     """Return the present file at each of ``paths``. Raises SourceUnreachable."""
     wanted, patience = packed.number(len(paths)) + b"".join(map(packed.text, paths)), None
     while True:
@@ -326,14 +326,13 @@ def look_for(
                 f"it cannot be checked whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} "
                 f"still exists: {why}. Nothing was sent. Run again when this is put right."
             ) from error
-    looked = {}
+    looked = dict[str, ListedFile | None]()
     for path in paths:
         uri, there = found.text(), found.number()
-        looked[path] = (
-            FoundFile(uri, FileId(path, found.number(), found.number()), found.text())
-            if there
-            else FoundFile(uri)
-        )
+        looked[path] = None
+        if there:
+            id = FileId(path, found.number(), found.number())
+            looked[path] = ListedFile(id, uri, etag=found.text())
     return looked
 
 

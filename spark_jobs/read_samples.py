@@ -98,14 +98,14 @@ class _Reader:
         return [_result(file, lines.get(number, [])) for number, file in enumerate(files)]
 
     def _file(self, sample: SampleToRead) -> PlannedFile:
-        there = self._engine.look_for([sample.file])[sample.file].id
+        there = self._engine.look_for([sample.file])[sample.file]
         if there is None:
             raise SourceUnreachable(f"the sample {sample.file} is gone. Run the tests again.")
         return PlannedFile(
             path=sample.file,
             uri=_uri(self._spark, sample.path),
-            size_bytes=there.size_bytes,
-            modified_ms=there.modified_ms,
+            size_bytes=there.id.size_bytes,
+            modified_ms=there.id.modified_ms,
             splits=1,
         )
 

@@ -20,12 +20,12 @@ from shipper.config.pipeline import Pipeline
 from shipper.driver.dispositions import asks_spark
 from shipper.driver.engine import (
     Engine,
-    FoundFile,
     Listed,
     ShipJob,
     SourceJudged,
     ToSum,
 )
+from shipper.driver.files import ListedFile
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces
 from shipper.errors import ShipperError
 from shipper.finding import Finding
@@ -193,7 +193,7 @@ class SparkEngine(Engine):
     def sum_up(self, files: Sequence[ToSum]) -> None:
         listing.sum_up(self._hadoop, files, self._pipeline.source)
 
-    def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
+    def look_for(self, paths: Sequence[str]) -> dict[str, ListedFile | None]:
         return listing.look_for(self._hadoop, paths, self._pipeline.source.wait_seconds)
 
     def take_sample(self, plan: PlanResult) -> str:

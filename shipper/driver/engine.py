@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from shipper.report.plan_result import PlannedFile, PlanResult
     from shipper.report.preview_result import PreviewedLine
     from shipper.report.results import CheckResult
-    from shipper.types import FileId
     from shipper.windows.window import Window
     from shipper.worker.order import ShipOrder
     from shipper.worker.receipt import Receipt
@@ -39,17 +38,6 @@ class Listed:
     """The listing stopped when it had found more than asked for."""
     problems: Mapping[str, str] = field(default_factory=dict)
     """Listed path → why it cannot be listed. ``files`` has the files under the other paths."""
-
-
-@dataclass(frozen=True)
-class FoundFile:
-    """File at a path."""
-
-    uri: str
-    """The path as Spark writes it."""
-    id: FileId | None = None
-    """Identity; None: no file lies at the path."""
-    etag: str = ""
 
 
 class ToSum(NamedTuple):
@@ -169,8 +157,8 @@ class Engine(Protocol):
         """Note the format and the head of each file by its first bytes, or why the file cannot be
         read."""
 
-    def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
-        """Return the present file at each path. Raises SourceUnreachable."""
+    def look_for(self, paths: Sequence[str]) -> Mapping[str, ListedFile | None]:
+        """Return the present file at each path; None: there is none. Raises SourceUnreachable."""
 
     def sum_up(self, files: Sequence[ToSum]) -> None:
         """Read the beginnings of files' content, of the given lengths, each file once and without

@@ -14,7 +14,8 @@ from typing import Any
 from shipper.config.pipeline import Source
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Original, Originals, distance, rotated_from
-from shipper.driver.engine import FoundFile, ToSum
+from shipper.driver.engine import ToSum
+from shipper.driver.files import ListedFile
 from shipper.driver.recognition import PLAIN
 from shipper.driver.recreated import judge
 from shipper.kafka.admin import ClusterAdmin
@@ -143,9 +144,9 @@ def _fits(one: FileId, file: PlannedFile) -> bool:
     return file.format != PLAIN or one.path.endswith(_PACKED) or one.size_bytes <= file.size_bytes
 
 
-def _lies_there(one: FileId, etags: Collection[str], there: FoundFile) -> bool:
+def _lies_there(one: FileId, etags: Collection[str], there: ListedFile | None) -> bool:
     """Return True if the file still lies at its path. ETags are compared if there are any, as the
     reader does: a listing may give milliseconds where the answer about one object gives seconds."""
-    if there.id is None or there.id.size_bytes != one.size_bytes:
+    if there is None or there.id.size_bytes != one.size_bytes:
         return False
     return there.etag in etags if there.etag and etags else there.id.modified_ms == one.modified_ms

@@ -347,7 +347,8 @@ class ClusterShip:
         files = self._planned(replaced)
         there = self._context.engine.look_for([file.path for file in files]) if files else {}
         for file in files:
-            if (there[file.path].id, there[file.path].etag) != (file.id, file.etag):
+            now = there[file.path]
+            if now is None or (now.id, now.etag) != (file.id, file.etag):
                 file.problem, file.passing = "it was replaced after the plan was made", True
 
     def _note_aliases(self, matched: Sequence[FileDecision], taken: Takeover) -> None:

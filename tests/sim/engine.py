@@ -16,7 +16,7 @@ import xxhash
 from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import FoundFile, Listed, Scan, SourceJudged, ToSum
+from shipper.driver.engine import Listed, Scan, SourceJudged, ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.errors import SourceUnreachable
@@ -89,12 +89,8 @@ class FilesEngine:
         """List the folder page by page, as a file system does: what changes between two pages is
         seen in one of them, in both, or in none. Files that are asked for by name are looked at."""
         if paths[0] != self.source.root:
-            named = [
-                ListedFile(found.id, path, under=path, etag=found.etag)
-                for path, found in self.look_for(paths).items()
-                if found.id
-            ]
-            return Listed(named)
+            named = self.look_for(paths).values()
+            return Listed([replace(found, under=found.uri) for found in named if found])
         if self.source.breaks and World.current.chance(0.2):
             raise SourceUnreachable("the listing broke off")
         start, end = (to_ms(modified.start), to_ms(modified.end)) if modified else (0, 1 << 62)
@@ -123,14 +119,14 @@ class FilesEngine:
                 planned.format = "gzip" if file.packed else "plain"
                 planned.head = _head_of(file)
 
-    def look_for(self, paths: Sequence[str]) -> dict[str, FoundFile]:
+    def look_for(self, paths: Sequence[str]) -> dict[str, ListedFile | None]:
         runtime.sleep(0.001)
-        found = {}
-        for path in paths:
-            file = self.source.files.get(path)
-            id = FileId(path, file.size_bytes, file.modified_ms) if file else None
-            found[path] = FoundFile(path, id, file.etag if file else "")
-        return found
+        there = {path: self.source.files.get(path) for path in paths}
+        return {
+            path: file
+            and ListedFile(FileId(path, file.size_bytes, file.modified_ms), path, etag=file.etag)
+            for path, file in there.items()
+        }
 
     def take_sample(self, plan: PlanResult) -> str:
         return ""

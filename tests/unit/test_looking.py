@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from shipper.driver.engine import FoundFile, ToSum
+from shipper.driver.engine import ToSum
+from shipper.driver.files import ListedFile
 from shipper.driver.looking import look_into
 from shipper.ledger.codec import encode_alias, encode_chunk
 from shipper.ledger.heads import HEAD_BYTES
@@ -41,8 +42,9 @@ class Source:
     def __init__(self, *there: FileId) -> None:
         self.there, self.read = {file.path: file for file in there}, list[tuple[str, list[int]]]()
 
-    def look_for(self, paths: Sequence[str]) -> Mapping[str, FoundFile]:
-        return {path: FoundFile(path, self.there.get(path)) for path in paths}
+    def look_for(self, paths: Sequence[str]) -> Mapping[str, ListedFile | None]:
+        found = {path: self.there.get(path) for path in paths}
+        return {path: id and ListedFile(id, path) for path, id in found.items()}
 
     def sum_up(self, files: Sequence[ToSum]) -> None:
         self.read += [(file.path, list(lengths)) for file, lengths in files]
