@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -227,69 +227,49 @@ def validate(
     wrong += [] if isinstance(notifiers, str) else notifiers
     faults = [*loaded.faults, *(fault for _, fault in refused)]
     faults += [*case_faults(config, loaded, pipeline), *(fault for _, fault in wrong)]
-    checked = _Validated(
-        faults=faults,
-        warnings=warnings,
-        pipelines=sorted(loaded.pipelines.keys() - {name for name, _ in wrong}),
-        clusters=sorted(loaded.clusters.keys() - {name for name, _ in refused}),
-        sql_checked=bool(sql and loaded.pipelines),
-        not_checked=notifiers if isinstance(notifiers, str) else None,
-        changes=found,
-    )
+    document = {
+        "faults": [str(fault) for fault in faults],
+        "places": [_place(fault) for fault in faults],
+        "warnings": warnings,
+        "pipelines": sorted(loaded.pipelines.keys() - {name for name, _ in wrong}),
+        "clusters": sorted(loaded.clusters.keys() - {name for name, _ in refused}),
+        "sql_checked": bool(sql and loaded.pipelines),
+        "notifiers_checked": not isinstance(notifiers, str),
+        "changes": None if found is None else [asdict(change) for change in found],
+    }
     if as_json:
-        print_json(checked.document())
+        print_json(document)
     else:
-        checked.show(loaded)
+        _show_validated(document, loaded, faults, found or [], notifiers)
     raise typer.Exit(2 if faults else NEEDS_A_LOOK if strict and warnings else 0)
 
 
-@dataclass(frozen=True)
-class _Validated:
-    """Findings of `shipper validate`."""
-
-    faults: list[ConfigFault]
-    warnings: list[str]
-    pipelines: list[str]
-    """Names of the pipelines that are right; so are ``clusters``."""
-    clusters: list[str]
-    sql_checked: bool
-    not_checked: str | None
-    """Reason why notifiers were not checked."""
-    changes: list[Change] | None
-    """Changes against another folder; None: not asked for."""
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "faults": [str(fault) for fault in self.faults],
-            "places": [_place(fault) for fault in self.faults],
-            "warnings": self.warnings,
-            "pipelines": self.pipelines,
-            "clusters": self.clusters,
-            "sql_checked": self.sql_checked,
-            "notifiers_checked": self.not_checked is None,
-            "changes": None if self.changes is None else [asdict(found) for found in self.changes],
-        }
-
-    def show(self, loaded: LoadedConfig) -> None:
-        for fault in self.faults:
-            err.say(str(fault), "red")
-        for warning in self.warnings:
-            err.say(f"warning: {warning}", "yellow")
-        for change in self.changes or ():
-            out.say(str(change))
-        listed = set(loaded.faults)
-        if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
-            err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")
-        pipelines = plural(len(self.pipelines), "pipeline")
-        right = f"{pipelines} and {plural(len(self.clusters), 'cluster')} are right"
-        if self.faults:
-            counts = f"{plural(len(self.faults), 'fault')}. {right} so far."
-            err.say(with_code(counts, common_code(self.faults)), "bold red")
-            return
-        unchecked = [] if self.sql_checked else ["SQL expressions were not analysed"]
-        if self.not_checked:
-            unchecked.append(f"notifiers were not checked: {self.not_checked}")
-        out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
+def _show_validated(
+    document: dict[str, Any],
+    loaded: LoadedConfig,
+    faults: list[ConfigFault],
+    changed: list[Change],
+    notifiers: object,
+) -> None:
+    for fault in faults:
+        err.say(str(fault), "red")
+    for warning in document["warnings"]:
+        err.say(f"warning: {warning}", "yellow")
+    for change in changed:
+        out.say(str(change))
+    listed = set(loaded.faults)
+    if held_up := [name for name, own in loaded.broken.items() if listed.isdisjoint(own)]:
+        err.say(f"These pipelines are broken too: {', '.join(sorted(held_up))}.", "red")
+    pipelines = plural(len(document["pipelines"]), "pipeline")
+    right = f"{pipelines} and {plural(len(document['clusters']), 'cluster')} are right"
+    if faults:
+        counts = f"{plural(len(faults), 'fault')}. {right} so far."
+        err.say(with_code(counts, common_code(faults)), "bold red")
+        return
+    unchecked = [] if document["sql_checked"] else ["SQL expressions were not analysed"]
+    if not document["notifiers_checked"]:
+        unchecked.append(f"notifiers were not checked: {notifiers}")
+    out.say(f"✓ {right}" + (f" ({'; '.join(unchecked)})." if unchecked else "."), "green")
 
 
 def _only(loaded: LoadedConfig, config: Path, name: str) -> LoadedConfig:

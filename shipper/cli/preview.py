@@ -13,7 +13,7 @@ from shipper import runner, runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import WindowText, chosen_window, trial
-from shipper.cli.save_test import SavedTest, refuse_second, save_test
+from shipper.cli.save_test import refuse_second, save_test
 from shipper.config import load_pipeline
 from shipper.errors import StepResultError
 from shipper.report.markup import plural
@@ -103,19 +103,19 @@ def preview(
     else:
         _show(result)
     if save and code == 0:
-        _say_saved(pipeline, save_test(config, spec, result.lines, cluster))
+        _say_saved(pipeline, *save_test(config, spec, result.lines, cluster))
     raise typer.Exit(code)
 
 
-def _say_saved(pipeline: str, saved: SavedTest) -> None:
+def _say_saved(pipeline: str, file: Path, cases: int, left_out: list[str]) -> None:
     err.say(
-        f"{saved.file} is written, with {plural(saved.cases, 'case')}. Read it, then run "
+        f"{file} is written, with {plural(cases, 'case')}. Read it, then run "
         f"`shipper test {pipeline}`. It holds lines as they were read: remove everything that "
         "must not be committed."
     )
-    if saved.left_out:
-        shown = ", ".join(saved.left_out[:5])
-        more = "" if len(saved.left_out) <= 5 else f" and {len(saved.left_out) - 5} more"
+    if left_out:
+        shown = ", ".join(left_out[:5])
+        more = f" and {len(left_out) - 5} more" if left_out[5:] else ""
         err.say(f"Left out, because the text of a test cannot hold them: {shown}{more}.", "yellow")
 
 

@@ -7,7 +7,6 @@ import io
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -40,16 +39,6 @@ _HEAD = """\
 """  # noqa: E501
 
 
-@dataclass
-class SavedTest:
-    """A file of tests that was written."""
-
-    file: Path
-    cases: int
-    left_out: list[str] = field(default_factory=list)
-    """Lines that are not in it, and why."""
-
-
 def refuse_second(config_dir: Path, name: str) -> None:
     """Raise UsageError if the pipeline has a file of tests, which must not be overwritten."""
     refuse_existing(cases_path(config_dir, name))
@@ -57,15 +46,15 @@ def refuse_second(config_dir: Path, name: str) -> None:
 
 def save_test(
     config_dir: Path, pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None
-) -> SavedTest:
-    """Write ``tests/NAME.yaml`` with a case for each file of the preview. Raise UsageError if that
-    is impossible, and leave nothing behind then."""
-    saved = SavedTest(cases_path(config_dir, pipeline.name), 0)
-    samples = _samples(pipeline, lines, cluster, saved)
+) -> tuple[Path, int, list[str]]:
+    """Write ``tests/NAME.yaml`` with a case for each file of the preview. Return the file, the
+    number of cases, and the lines that are not in it, and why. Raise UsageError if that is
+    impossible, and leave nothing behind then."""
+    file, left_out = cases_path(config_dir, pipeline.name), list[str]()
+    samples = _samples(pipeline, lines, cluster, left_out)
     if not samples:
-        raise UsageError(
-            f"no test was written: there is no line to write{_why(saved)}.", code="SHIP-113"
-        )
+        why = f" ({', '.join(left_out[:3])})" if left_out else ""
+        raise UsageError(f"no test was written: there is no line to write{why}.", code="SHIP-113")
     cases, files = dict[str, Any](), dict[Path, bytes | Path]()
     all_read = read_samples(config_dir, list(samples.values()))
     for (name, sample), read in zip(samples.items(), all_read, strict=True):
@@ -79,23 +68,22 @@ def save_test(
         else:
             case["lines"] = text
         if beside := case.get("file"):
-            files[saved.file.parent / beside] = sample.content
+            files[file.parent / beside] = sample.content
         expect = [_expectation(pipeline, line) for line in read.lines]
         cases[name] = {key: of for key, of in case.items() if of} | {"expect": expect}
-    saved.cases = len(samples)
-    _write(config_dir, saved.file, _HEAD + yaml_text({"cases": cases}), files)
-    return saved
+    _write(config_dir, file, _HEAD + yaml_text({"cases": cases}), files)
+    return file, len(samples), left_out
 
 
 def _samples(
-    pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None, saved: SavedTest
+    pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None, left_out: list[str]
 ) -> dict[str, SampleContent]:
     """Return the sample of each file by the name of its case."""
     found: dict[str, SampleContent] = {}
     for path, group in groupby(lines, lambda line: line.file):
         content: bytes | Path
         if pipeline.source.format in _TEXTS:
-            content = "".join(f"{line.line}\n" for line in _kept(group, saved)).encode()
+            content = "".join(f"{line.line}\n" for line in _kept(group, left_out)).encode()
         else:
             content = _local_file(path)
         if content:
@@ -104,8 +92,8 @@ def _samples(
     return found
 
 
-def _kept(lines: Iterator[PreviewedLine], saved: SavedTest) -> Iterator[PreviewedLine]:
-    """Yield lines that a text can hold as they are."""
+def _kept(lines: Iterator[PreviewedLine], left_out: list[str]) -> Iterator[PreviewedLine]:
+    """Yield lines that a text can hold as they are; name the others in ``left_out``."""
     for line in lines:
         why = None
         if line.why == TOO_LARGE or len(line.line.encode()) >= _CUT_BYTES:
@@ -115,11 +103,7 @@ def _kept(lines: Iterator[PreviewedLine], saved: SavedTest) -> Iterator[Previewe
         if why is None:
             yield line
         else:
-            saved.left_out.append(f"{line.file.rpartition('/')[2]}:{line.record} ({why})")
-
-
-def _why(saved: SavedTest) -> str:
-    return f" ({', '.join(saved.left_out[:3])})" if saved.left_out else ""
+            left_out.append(f"{line.file.rpartition('/')[2]}:{line.record} ({why})")
 
 
 def _local_file(uri: str) -> Path:
