@@ -60,7 +60,7 @@ def limit_of(result: ShipResult, receipts: Sequence[Receipt], bandwidth: float) 
     if result.rate_limit_bytes and rate >= _FULL * result.rate_limit_bytes:
         return "rate_limit"
     busy = result.cpu_seconds / at_work
-    waited = sum(each.samples[-1].waited_seconds for each in receipts if each.samples) / at_work
+    waited = sum(each.waited_seconds for each in receipts) / at_work
     if waited < _WAITED:
         return "processor" if busy >= _BUSY else "source"
     if sum(each.throttled_seconds for each in receipts) >= _WAITED * at_work:

@@ -4,19 +4,15 @@ Pure."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.records import Entry
-from shipper.report.results import LaneAccount, LanePoint, TimelinePoint
+from shipper.report.results import LaneAccount, TimelinePoint
 from shipper.types import FileId
-from shipper.worker.receipt import LaneSample, Receipt
+from shipper.worker.receipt import Receipt
 
 _MOST_POINTS = 600
-
-#: Two samples of a task, one after the other.
-_Step = tuple[LaneSample, LaneSample]
 
 
 def timeline(committed: Sequence[Entry], generations: Collection[int]) -> list[TimelinePoint]:
@@ -53,43 +49,6 @@ def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.da
         if (at := chunks.committed_ms.get(file)) is not None:
             found[tick] = max(at, found.get(tick, at))
     return {tick: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for tick, at in found.items()}
-
-
-def lane_timeline(receipts: Sequence[Receipt]) -> list[LanePoint]:
-    """Sum up the tasks' samples in at most 600 intervals of a second or more."""
-    steps = [(receipt.task, step) for receipt in receipts for step in pairwise(receipt.samples)]
-    if not steps:
-        return []
-    first, last = min(now.at for _, (_, now) in steps), max(now.at for _, (_, now) in steps)
-    width = max(1.0, (last - first) / _MOST_POINTS)
-    seen: dict[int, dict[int, list[_Step]]] = {}
-    for task, step in steps:
-        seen.setdefault(int((step[1].at - first) / width), {}).setdefault(task, []).append(step)
-    return [
-        _lane_point(first + index * width, list(tasks.values()))
-        for index, tasks in sorted(seen.items())
-    ]
-
-
-def _lane_point(at: float, tasks: Sequence[Sequence[_Step]]) -> LanePoint:
-    """Sum up one interval. ``tasks``: for each, its steps in the interval."""
-
-    def mean(of: Callable[[LaneSample], float]) -> float:
-        return sum(sum(of(now) for _, now in steps) / len(steps) for steps in tasks)
-
-    def added(of: Callable[[LaneSample], float]) -> float:
-        return sum(max(0.0, of(now) - of(before)) for steps in tasks for before, now in steps)
-
-    passed = added(lambda sample: sample.at)
-    return LanePoint(
-        at=dt.datetime.fromtimestamp(at, dt.UTC),
-        in_flight_bytes=int(mean(lambda sample: sample.in_flight_bytes)),
-        wire_bytes=int(added(lambda sample: sample.wire_bytes)),
-        busy_lanes=round(mean(lambda sample: sample.busy_lanes)),
-        waited=min(1.0, added(lambda sample: sample.waited_seconds) / passed) if passed else 0.0,
-        parked_records=int(mean(lambda sample: sample.parked_records)),
-        reopened=int(added(lambda sample: sample.reopened)),
-    )
 
 
 def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:

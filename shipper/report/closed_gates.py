@@ -87,7 +87,5 @@ class ClosedGatesFolder:
 def without_pictures(ship: ShipResult) -> ShipResult:
     """Return the result without what only people look at."""
     return ship.model_copy(
-        update={
-            "timeline": [], "lane_timeline": [], "lane_accounts": [], "findings": [], "phases": {},
-        }
-    )  # fmt: skip
+        update={"timeline": [], "lane_accounts": [], "findings": [], "phases": {}}
+    )

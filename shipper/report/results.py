@@ -173,23 +173,6 @@ class TimelinePoint(Result):
     bytes: int
 
 
-class LanePoint(Result):
-    """Activity of the lanes of all tasks in one second."""
-
-    at: dt.datetime
-    in_flight_bytes: int
-    """Uncompressed, of transactions under way."""
-    wire_bytes: int
-    """Sent since the point before, compressed, protocol included."""
-    busy_lanes: int
-    waited: float
-    """Share of the time since the point before that readers waited for a lane, 0 to 1: near 1 the
-    link or the brokers are the limit, near 0 the reading is."""
-    parked_records: int = 0
-    reopened: int = 0
-    """Lanes that were replaced by new ones since the point before."""
-
-
 class LaneAccount(Result):
     """Work of one lane of one task in the whole ship."""
 
@@ -306,7 +289,6 @@ class ShipResult(StepResult, OfCluster):
     lane_reopened: int = 0
     """Number of times that a lane was reopened (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
-    lane_timeline: list[LanePoint] = []
     lane_accounts: list[LaneAccount] = []
     """Each lane of each task, in their order."""
 

@@ -35,7 +35,7 @@ from shipper.worker.lane import Lane, LaneState, ResolveOutcome
 from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
 from shipper.worker.rate import BrokerRate
-from shipper.worker.receipt import LaneSample, LaneWork
+from shipper.worker.receipt import LaneWork
 from shipper.worker.tuning import Following, Tuning
 from shipper.worker.wire_size import WireSize
 
@@ -238,17 +238,10 @@ class LanePool:
         """Return the bytes sent, by librdkafka's count: of an open lane, as of a second ago."""
         return reduce(SentBytes.plus, (lane.sent() for lane in self._lanes), SentBytes())
 
-    def sample(self) -> LaneSample:
-        return LaneSample(
-            at=runtime.time(),
-            in_flight_bytes=sum(chunk.size_bytes for lane in self._lanes for chunk in lane.current),
-            wire_bytes=self.sent().wire_bytes,
-            busy_lanes=sum(1 for lane in self._lanes if lane.current),
-            waited_seconds=self._lane_wait_seconds
-            + sum(work.buffer_wait_seconds for work in self.work()),
-            parked_records=sum(self.parked().values()),
-            reopened=self.reopened,
-        )
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds for which the reader waited for a lane, or a lane for room in librdkafka."""
+        return self._lane_wait_seconds + sum(work.buffer_wait_seconds for work in self.work())
 
     def unsent(self) -> dict[str, int]:
         """Return topic → number of records that were not delivered because the topic could not be

@@ -18,23 +18,6 @@ from shipper.errors import ShipperError, error_named
 from shipper.ledger.records import ChunkValue
 
 
-@dataclass(frozen=True)
-class LaneSample:
-    """State of a task's lanes at a moment."""
-
-    at: float
-    """Seconds since the epoch."""
-    in_flight_bytes: int
-    wire_bytes: int
-    """Bytes sent on the wire until now."""
-    busy_lanes: int
-    waited_seconds: float
-    """The reader for a lane, until now."""
-    parked_records: int
-    reopened: int
-    """Number of reopened lanes, until now."""
-
-
 @dataclass
 class LaneWork:
     """Work of a lane until now."""
@@ -131,8 +114,8 @@ class Receipt:
     """Delay of acknowledgements as its lanes met it at the end; 0: too few are known."""
     throttled_seconds: float = 0.0
     """Seconds for which brokers throttled this task's connections, for example by a quota."""
-    samples: list[LaneSample] = field(default_factory=list)
-    """One a second."""
+    waited_seconds: float = 0.0
+    """Seconds for which the reader waited for a lane."""
     lanes: list[LaneWork] = field(default_factory=list)
     first_at: float | None = None
     """Seconds since the epoch when the task began."""

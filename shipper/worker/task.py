@@ -53,7 +53,6 @@ log = logging.getLogger("shipper.task")
 #: the JVM can read.
 _MOST_PREFETCHED, _MOST_PREFETCHED_BYTES = 8, 16_000_000
 _LAST_ATTEMPT = 3  # Spark gives a task four attempts; the runner's local master asks for as many.
-_SAMPLE_SECONDS = 1.0
 _LOOK_AT_OTHER_TASKS_SECONDS = 2.0
 #: A task that has not begun so long after another one has no share of the rate until it begins.
 _ALL_BEGIN_SECONDS = 4.0
@@ -267,7 +266,7 @@ class TaskLanes:
             options, ids, self._settle, self._count_delivered, right=self._right, sizes=self.sizes
         )
         self._done = runtime.Event()
-        self._sampler = runtime.Thread(target=self._sample, name="samples", daemon=True)
+        self._counter = runtime.Thread(target=self._count_tasks, name="tasks", daemon=True)
 
     def open(self) -> Decided[list[Entry]]:
         """Announce this attempt, open the lanes (which fences the task's earlier attempts), and
@@ -285,7 +284,8 @@ class TaskLanes:
             before = announced.result if self._receipt.retries else lambda: None
             self.pool.open(self._topics, announce=before)
             announced.result()
-        self._sampler.start()
+        if self._order.rate_limit_bytes:
+            self._counter.start()
         attempts = self._right.check()
         if self._attempt.is_late and self.pool.rate.cap:
             self.pool.rate.cap.hold(_NOTICE_SECONDS)
@@ -342,8 +342,8 @@ class TaskLanes:
                 ("%d chunks have no answer to their commit; the ledger will show their outcome"),
                 len(closed.unknown),
             )
-        if self._sampler.ident is not None:
-            self._sampler.join()
+        if self._counter.ident is not None:
+            self._counter.join()
 
     def _count_delivered(self, chunks: Sequence[Chunk]) -> None:
         """Count delivered chunks; called by the pool, one lane at a time. Until the pool is closed,
@@ -365,7 +365,7 @@ class TaskLanes:
         if not self._settings.transactional:
             receipt.possible_duplicates += sum(work.retried_records for work in receipt.lanes)
             receipt.doubtful += [label for work in receipt.lanes for label in work.retried]
-        receipt.wire_bytes = pool.sent().wire_bytes
+        receipt.wire_bytes, receipt.waited_seconds = pool.sent().wire_bytes, pool.waited_seconds
         receipt.cpu_seconds = runtime.process_time() - self._cpu_before
         receipt.ack_seconds = self.sizes.ack_seconds
         receipt.throttled_seconds = pool.rate.throttled_seconds
@@ -376,22 +376,13 @@ class TaskLanes:
         trusted = sent.record_bytes and sent.wire_bytes >= _TRUSTED_WIRE_BYTES
         return sent.record_bytes / sent.wire_bytes if trusted else self._order.ratio
 
-    def _sample(self) -> None:
-        """Sample until the end: the state of the lanes, once a second; and, for a share of the
-        rate, the number of tasks. Every error is retried: if the sampler ended, the rate would stay
-        as it was, and the page would lack its samples."""
-        looked_at = runtime.monotonic()
-        while not self._done.wait(_SAMPLE_SECONDS):
-            with _going_on("no sample of the lanes can be taken right now"):
-                self._receipt.samples.append(self.pool.sample())
-            if (
-                self._order.rate_limit_bytes
-                and runtime.monotonic() - looked_at >= _LOOK_AT_OTHER_TASKS_SECONDS
-            ):
-                looked_at = runtime.monotonic()
-                with _going_on("other tasks cannot be counted right now"):
-                    self._attempt.count_tasks()
-        if self._order.rate_limit_bytes and self._settings.transactional:
+    def _count_tasks(self) -> None:
+        """Count the tasks until the end, for a share of the rate. Every error is retried: if this
+        ended, the rate would stay as it was."""
+        while not self._done.wait(_LOOK_AT_OTHER_TASKS_SECONDS):
+            with _going_on("other tasks cannot be counted right now"):
+                self._attempt.count_tasks()
+        if self._settings.transactional:
             with _going_on("other tasks cannot be told right now that this one has ended"):
                 self._attempt.announce(ended=True)
 

@@ -12,7 +12,7 @@ from shipper.report.results import FileAccount, ShipResult, write_checksum
 from shipper.report.throughput import foretold
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import SPARK, reconcile
-from shipper.worker.receipt import LaneSample, Receipt
+from shipper.worker.receipt import Receipt
 from shipper.worker.tuning import LinkProfile, Sizing
 
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -157,15 +157,15 @@ def test_a_ship_that_brokers_throttled_says_so() -> None:
 )
 def test_a_ship_says_what_held_it_up(limit, waited, cpu, found) -> None:
     """By two tasks of 100 seconds over a link of 10 MB/s."""
-    sample = LaneSample(100.0, 0, 0, 0, waited / 2, 0, 0)
-    receipts = [Receipt(task, first_at=0.0, last_at=100.0, samples=[sample]) for task in (0, 1)]
+    receipts = [
+        Receipt(task, first_at=0.0, last_at=100.0, waited_seconds=waited / 2) for task in (0, 1)
+    ]
     result = ship(**{"ship_seconds": 100.0, "cpu_seconds": cpu, **found})
     assert limit_of(result, receipts, 10_000_000) == limit
 
 
 def test_a_ship_that_a_quota_held_up_says_so() -> None:
-    sample = LaneSample(100.0, 0, 0, 0, 80.0, 0, 0)
-    receipt = Receipt(0, first_at=0.0, last_at=100.0, samples=[sample], throttled_seconds=60.0)
+    receipt = Receipt(0, first_at=0.0, last_at=100.0, waited_seconds=80.0, throttled_seconds=60.0)
     assert limit_of(ship(ship_seconds=100.0, ack_ms=400.0), [receipt], 10_000_000) == "quota"
 
 

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from shipper.config.cluster import Delivery
 from shipper.driver import ledger_progress
 from shipper.driver.ledger_progress import Progress
-from shipper.driver.timelines import lane_timeline
 from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
@@ -26,7 +25,6 @@ from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
 from shipper.worker.order import OrderedSplit, ShipOrder
-from shipper.worker.receipt import LaneSample, Receipt
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.runtime import runtime_with
 from tests.doubles.task import order_with
@@ -236,21 +234,3 @@ def test_a_line_that_cannot_be_printed_does_not_end_the_watch(
         wait_until(lambda: job.looks > 2)
         job.superseded.set()
         assert job.stopped.wait(30)
-
-
-def test_samples_of_two_tasks_become_points_of_a_second() -> None:
-    def receipt(task: int, *wire: int) -> Receipt:
-        samples = [
-            LaneSample(1000.0 + second, 50, bytes_, 2, 0.5 * second, 3, second)
-            for second, bytes_ in enumerate(wire)
-        ]
-        return Receipt(task, samples=samples)
-
-    points = lane_timeline([receipt(0, 0, 100, 250), receipt(1, 0, 10, 10)])
-    assert [
-        (p.wire_bytes, p.in_flight_bytes, p.busy_lanes, p.waited, p.parked_records, p.reopened)
-        for p in points
-    ] == [
-        (110, 100, 4, 0.5, 6, 2),
-        (150, 100, 4, 0.5, 6, 2),
-    ]
