@@ -11,7 +11,6 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config import resolve_uri
-from shipper.config.rules import original
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.checks.refusals import (
     absent_topics,
@@ -57,7 +56,6 @@ from shipper.report.plan_result import (
     PlannedFile,
     PlanResult,
     RecognisedFile,
-    ReplayOf,
 )
 from shipper.terminal import say
 from shipper.types import FileId
@@ -100,13 +98,8 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     result = PlanResult(
         **context.common("plan", started_at),
         source=pattern,
-        is_of_named_files=bool(context.request.files),
         source_root=root,
         transform_digest=pipeline.transform_digest(),
-        reship=context.request.reship,
-        reship_id=context.request.reship_id or "",
-        reship_reason=context.request.reship_reason or "",
-        replay=_replay_of(context),
         files=[_planned(context, file, _tick(context, file, own)) for file in files],
         left_out=_left_out(context, left_out, pattern, own),
         empty=empty,
@@ -123,22 +116,6 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     else:
         _ask_clusters(context, result, files, back)
     return result
-
-
-def _replay_of(context: RunContext) -> ReplayOf | None:
-    if context.request.replay is None:
-        return None
-    asked, pipeline = context.request.replay, original(context.pipeline.name)
-    config = () if str(context.config_dir) == "config" else ("--config", str(context.config_dir))
-    return ReplayOf(
-        pipeline=pipeline,
-        id=asked.id,
-        reason=asked.reason,
-        start=asked.start,
-        end=asked.end,
-        topic_prefix=asked.topic_prefix,
-        command=["shipper", "replay", pipeline, "--id", asked.id, *config],
-    )
 
 
 def _check_named(

@@ -30,7 +30,7 @@ from shipper.report.results import (
     apply_gate,
 )
 from shipper.report.run_folder import StepResult
-from shipper.report.run_view import RunStep, cause_of
+from shipper.report.run_view import cause_of, steps
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
@@ -237,33 +237,24 @@ def report(context: RunContext, started_at: dt.datetime) -> RunReport:
     the step itself succeeds when they are written."""
     folder, pipeline = context.folder, context.pipeline
     planned, gate = folder.find(PLAN, PlanResult), folder.find(GATE_SOURCE, GateResult)
-    ships = [folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters]
-    delivery_gates = [
+    ships = (folder.find(f"{SHIP}.{cluster}", ShipResult) for cluster in pipeline.clusters)
+    closed = (
         folder.find(f"{GATE_DELIVERY}.{cluster}", DeliveryGateResult)
         for cluster in pipeline.clusters
-    ]
-    expected = [RunStep(PLAN, None, planned)]
-    if not context.request.plan_only:
-        expected.append(RunStep(GATE_SOURCE, None, gate))
-        for cluster, shipped, judged in zip(pipeline.clusters, ships, delivery_gates, strict=True):
-            expected += [RunStep(SHIP, cluster, shipped), RunStep(GATE_DELIVERY, cluster, judged)]
-    if planned and gate:
-        planned = apply_gate(planned, gate)
-    cause = cause_of(expected)
+    )
     found = RunReport(
         **(context.common(REPORT, started_at) | {"finished_at": now()}),
-        status="failed" if cause else "succeeded",
-        error=cause,
         owner=pipeline.owner,
-        plan=planned,
+        plan=apply_gate(planned, gate) if planned and gate else planned,
         gate_source=gate,
-        ships=[shipped for shipped in ships if shipped],
-        delivery_gates=[closed for closed in delivery_gates if closed],
+        ships=list(filter(None, ships)),
+        delivery_gates=list(filter(None, closed)),
         **_of_earlier_runs(context),
         page=folder.path("report.html"),
-        log_url=context.request.log_url,
         config=None if str(context.config_dir) == "config" else str(context.config_dir),
     )
+    if cause := cause_of(steps(found)):
+        found.status, found.error = "failed", cause
     from shipper.report.page import render  # no other step needs jinja2
 
     folder.write_text("report.html", render(found))

@@ -272,7 +272,7 @@ class ClusterShip:
         ClusterError."""
         reshipped, result = set(self._plan.reshipped(taken.invalidated)), self._result
         seen = self._incarnations.topic_ids
-        judged = {file for file in self._of_id if not self._plan.reship or file in reshipped}
+        judged = {file for file in self._of_id if not self._plan.asked.reship or file in reshipped}
         topics = set(self._context.pipeline.needed_topics())
         found = self._incarnations = judge(
             self._client, taken.chunks, judged, topics=topics, present=present
@@ -497,7 +497,7 @@ class ClusterShip:
         below = taken.generation if asked is None else asked + 1
         policy = self._context.policy(
             self._plan.digest_for(self._cluster.name),
-            below if self._plan.reship else None,
+            below if self._plan.asked.reship else None,
             self._plan.reshipped(taken.invalidated),
             {file.id for file in self._seen if file.late_window},
         )
@@ -515,10 +515,8 @@ class ClusterShip:
         """Invalidate chunks before the first byte is sent again, so that a run that dies after it
         is finished by any later one."""
         if left.void:
-            asker = self._plan.asker
-            invalidate(
-                self._ledger, taken.generation, asker, self._plan.reship_reason or None, left.void
-            )
+            asker, reason = self._plan.asker, self._plan.asked.reship_reason
+            invalidate(self._ledger, taken.generation, asker, reason or None, left.void)
             before = {
                 file: taken.invalidated.get(file, Invalidated(0, frozenset())).asked_by
                 for file in left.void

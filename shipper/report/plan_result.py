@@ -271,22 +271,6 @@ class RecognisedFile(KnownFile):
     """True if all of it was delivered; else the rest is shipped."""
 
 
-class ReplayOf(Result):
-    """Request of `shipper replay`."""
-
-    pipeline: str
-    """The one in whose file it is written."""
-    id: str
-    reason: str
-    start: dt.datetime | None = None
-    """First event time that is shipped again; None: whatever the files hold."""
-    end: dt.datetime | None = None
-    topic_prefix: str = ""
-    """Prefix of the topics; empty: the same topics."""
-    command: list[str] = []
-    """Command that continues it, if it did not end."""
-
-
 class PlanResult(StepResult):
     step: str = "plan"
     source: str = ""
@@ -294,18 +278,7 @@ class PlanResult(StepResult):
     source_root: str = ""
     """Part of the path in front of the first placeholder or glob, as the files' paths begin: the
     rest of a path identifies the file."""
-    is_of_named_files: bool = False
-    """True if the run reads files that a person named, instead of the window's: it says nothing of
-    the window's other files."""
     transform_digest: str = ""
-    reship: bool = False
-    reship_id: str = ""
-    """Name of the reship: a request with the same name finishes it and begins none. Empty: the
-    run's id."""
-    reship_reason: str = ""
-    """Reason for the reship, in the words of the person who asked."""
-    replay: ReplayOf | None = None
-    """Replay; None: a run of the pipeline itself."""
     files: list[PlannedFile] = []
     """Files of the window, shipped or not; and of the windows before it, those that some cluster
     lacks."""
@@ -366,7 +339,7 @@ class PlanResult(StepResult):
     def asker(self) -> str:
         """Run id under which files are re-shipped: the reship's own id if it has one, else the
         run's."""
-        return self.reship_id or self.run_id
+        return self.asked.reship_id or self.run_id
 
     def reshipped(self, invalidated: Mapping[FileId, Invalidated]) -> list[FileId]:
         """Return the files that were invalidated under the same name before: they are shipped again

@@ -431,8 +431,6 @@ class RunReport(StepResult):
     one. A cluster without a known one is left out."""
     page: str | None = None
     """Path of the HTML page."""
-    log_url: str | None = None
-    """Address of the run's log: Airflow's page of the DAG run."""
     config: str | None = None
     """The configuration's folder, where it is not `config` below the folder that the run was
     started in."""

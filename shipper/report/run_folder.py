@@ -89,6 +89,10 @@ class StepResult(Result):
     step that succeeded, and of its driver alone where Spark's tasks run in other processes."""
 
     @property
+    def window(self) -> Window:
+        return Window(self.window_start, self.window_end)
+
+    @property
     def place(self) -> dt.datetime:
         return self.placed_at or self.started_at
 

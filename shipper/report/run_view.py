@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shipper.config.record_mapping import UNREADABLE
+from shipper.config.rules import original
 from shipper.finding import Finding, fail, ok, sentence, warn
 from shipper.report.cluster_view import ClusterView, State, cluster_views, disagreement
-from shipper.report.markup import number, plural, utc, words
+from shipper.report.markup import number, plural, words
 from shipper.report.message import measured_rate, one_sentence, planned_for
-from shipper.report.plan_result import IN_THE_CLEAR, LeftOut, ReplayOf
+from shipper.report.plan_result import IN_THE_CLEAR, LeftOut
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import StepResult
 from shipper.request import RunRequest
-from shipper.windows.window import Window
 
 Event = Literal["failure", "warning", "success"]
 OTHER_WINDOWS = "gaps"
@@ -162,7 +162,7 @@ def run_view(report: RunReport) -> RunView:
         doubts = tuple(_contradictions(clusters))
         headline, remedy = _what_failed(report, clusters, first)
         # To reship once more is for a person to decide.
-        command = None if report.plan and report.plan.reship else _command(report)
+        command = None if report.asked.reship else _command(report)
         found = RunView(
             "blocked" if source and source.is_closed else "failed", headline, (),
             _cause(report, first), doubts, (), notes, _remedy_of_gone(report) or remedy, command,
@@ -327,11 +327,11 @@ def _remedy_of_gone(report: RunReport) -> str | None:
 
 
 def _command(report: RunReport) -> str:
-    if report.plan and report.plan.replay:
-        return shlex.join(report.plan.replay.command)
-    window = str(Window(utc(report.window_start), utc(report.window_end)))
+    again = ["run", report.pipeline, "--window", str(report.window)]
+    if replay := report.asked.replay:
+        again = ["replay", original(report.pipeline), "--id", replay.id]
     config = ["--config", report.config] if report.config else []
-    return shlex.join(["shipper", "run", report.pipeline, "--window", window, *config])
+    return shlex.join(["shipper", *again, *config])
 
 
 def _what_failed(
@@ -491,13 +491,9 @@ def _kind(gate: GateResult) -> str:
 
 def _notes(report: RunReport, clusters: Sequence[ClusterView]) -> Iterator[Finding]:
     """Yield what an operator should know: what was asked for, and what plan and ship found."""
-    plan = report.plan
-    if plan and plan.reship:
-        why = f": {plan.reship_reason}" if plan.reship_reason else ""
-        yield ok(f"This run re-shipped files that an earlier run had shipped (`reship`){why}")
-    if plan and plan.replay:
-        yield ok(_replayed(plan.replay))
-    yield from map(ok, _asked(report.asked) if report.asked else ())
+    if report.plan:
+        yield from map(ok, _sent_again(report.asked, original(report.pipeline)))
+    yield from map(ok, _asked(report.asked))
     for one in clusters:
         for found in one.plan.findings if one.plan else ():
             is_problem = found.severity == "fail"
@@ -510,18 +506,22 @@ def _notes(report: RunReport, clusters: Sequence[ClusterView]) -> Iterator[Findi
             yield from one.ship.findings
 
 
-def _replayed(asked: ReplayOf) -> str:
-    what = (
-        f", of events from {asked.start:%Y-%m-%dT%H:%M:%SZ} to {asked.end:%Y-%m-%dT%H:%M:%SZ}"
-        if asked.start and asked.end
-        else ""
-    )
-    where = (
-        f"to topics that begin with {asked.topic_prefix}"
-        if asked.topic_prefix
-        else "to the same topics once more"
-    )
-    return f"This is replay {asked.id} of {asked.pipeline}{what}, {where}: {asked.reason}"
+def _sent_again(asked: RunRequest, pipeline: str) -> Iterator[str]:
+    if asked.reship:
+        why = f": {asked.reship_reason}" if asked.reship_reason else ""
+        yield f"This run re-shipped files that an earlier run had shipped (`reship`){why}"
+    if replay := asked.replay:
+        what = (
+            f", of events from {replay.start:%Y-%m-%dT%H:%M:%SZ} to {replay.end:%Y-%m-%dT%H:%M:%SZ}"
+            if replay.start and replay.end
+            else ""
+        )
+        where = (
+            f"to topics that begin with {replay.topic_prefix}"
+            if replay.topic_prefix
+            else "to the same topics once more"
+        )
+        yield f"This is replay {replay.id} of {pipeline}{what}, {where}: {replay.reason}"
 
 
 def _asked(asked: RunRequest) -> Iterator[str]:

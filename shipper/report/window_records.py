@@ -244,7 +244,7 @@ def _of_plan(plan: PlanResult, step: Mapping[str, Any]) -> list[WindowRecord]:
                 **step,
                 cluster=planned.cluster,
                 start=look.start,
-                asked=look.asked and not plan.is_of_named_files,
+                asked=look.asked and not plan.asked.files,
                 uncovered=look.uncovered,
                 late=late,
                 recreated=deleted_in_words(planned.recreated),

@@ -40,6 +40,7 @@ from shipper.kafka.transaction import Transactions
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.windows.window import parse_window
 from shipper.worker import task as sink_task
 from shipper.worker.order import ShipOrder
@@ -175,11 +176,10 @@ def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
         ClusterPlan(cluster="three", to_fence={"three": (numbered.tasks, 2)})
     ]  # a guess, as any plan's
     plan = PlanResult(
-        **context.common("plan"),
+        **{**context.common("plan"), "asked": RunRequest(reship=numbered.reship)},
         **times,
         transform_digest=digest,
         files=files,
-        reship=numbered.reship,
         clusters=clusters,
     )
     context.folder.write("plan", plan)

@@ -50,9 +50,8 @@ def again(world: World, *arguments: str, code: int = 0) -> tuple[dict, str]:
     if code:
         return {}, " ".join(done.stderr.split())
     report = RunReport.model_validate_json(done.stdout)
-    assert report.plan is not None
-    assert report.plan.replay is not None
-    return account_of(report), report.plan.replay.id
+    assert report.asked.replay is not None
+    return account_of(report), report.asked.replay.id
 
 
 def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(world):

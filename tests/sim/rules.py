@@ -176,7 +176,7 @@ RULES = (
         "named-files-cover-their-window",  # C7
         _PAST,
         "shipper/report/window_records.py",
-        "asked=look.asked and not plan.is_of_named_files,",
+        "asked=look.asked and not plan.asked.files,",
         "asked=look.asked,",
         _NO_TEST,
     ),

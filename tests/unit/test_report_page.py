@@ -14,6 +14,7 @@ from shipper.report.page import render
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_view import run_view
 from shipper.report.throughput import MOST_STEPS, spans
+from shipper.request import RunRequest
 from tests.samples import reports as samples
 
 VOID = {"meta", "link", "br"}
@@ -363,7 +364,7 @@ def test_page_needs_nothing_but_itself(each: Page) -> None:
 @pytest.mark.parametrize(("address", "leads"), [("https://airflow/runs/1", 1), ("javascript:1", 0)])
 def test_a_run_of_airflow_leads_to_its_log(address: str, leads: int) -> None:
     report = samples.shipped()
-    report.log_url = address
+    report.asked = RunRequest(log_url=address)
     links = [value for _, name, value in Page(report).attributes if name == "href"]
     assert links.count(address) == leads
 
