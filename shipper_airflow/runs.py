@@ -35,6 +35,9 @@ _MOST_OVER = 4
 class AirflowRuns:
     """See :class:`shipper.shipments.unreported.Scheduler`."""
 
+    def __init__(self, root: str) -> None:
+        self.root = root
+
     def unsuccessful(
         self, pipelines: Collection[Known], between: Span, *, tasks: bool = False
     ) -> Sequence[StartedRun]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.configuration import conf
@@ -32,7 +33,7 @@ from shipper.config import load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.window_records import accept
-from shipper.shipments.app import Host, respond
+from shipper.shipments.app import Right, respond
 from shipper.shipments.feed import index_path, look, look_is_due
 from shipper.windows.window import parse_window
 from shipper_airflow.place import config_dir
@@ -41,6 +42,14 @@ from shipper_airflow.runs import AirflowRuns
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 """Longest time that a page waits for a look at all days."""
+
+
+_RIGHTS: dict[Right, tuple[ResourceMethod, DagAccessEntity | None]] = {
+    "see": ("GET", None),
+    "read reports": ("GET", DagAccessEntity.TASK_LOGS),
+    "see runs": ("GET", DagAccessEntity.RUN),
+    "run": ("POST", DagAccessEntity.RUN),
+}
 
 
 class PersonsRights:
@@ -56,38 +65,12 @@ class PersonsRights:
     def pipelines(self) -> Collection[str]:
         return self._manager.get_authorized_dag_ids(user=self._user, method="GET")
 
-    def may_see(self, pipeline: str) -> bool:
+    def may(self, what: Right, pipeline: str) -> bool:
+        method, entity = _RIGHTS[what]
+        details = DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
         return self._manager.is_authorized_dag(
-            method="GET", details=_dag(pipeline), user=self._user
+            method=method, access_entity=entity, details=details, user=self._user
         )
-
-    def may_read_reports(self, pipeline: str) -> bool:
-        return self._manager.is_authorized_dag(
-            method="GET",
-            access_entity=DagAccessEntity.TASK_LOGS,
-            details=_dag(pipeline),
-            user=self._user,
-        )
-
-    def may_see_runs(self, pipeline: str) -> bool:
-        return self._manager.is_authorized_dag(
-            method="GET",
-            access_entity=DagAccessEntity.RUN,
-            details=_dag(pipeline),
-            user=self._user,
-        )
-
-    def may_run(self, pipeline: str) -> bool:
-        return self._manager.is_authorized_dag(
-            method="POST",
-            access_entity=DagAccessEntity.RUN,
-            details=_dag(pipeline),
-            user=self._user,
-        )
-
-
-def _dag(pipeline: str) -> DagDetails:
-    return DagDetails(id=pipeline, team_name=DagModel.get_team_name(pipeline))
 
 
 @dataclass(frozen=True)
@@ -120,7 +103,7 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
         path,
         dict(request.query_params),
         by.rights,
-        host=Host(root(), AirflowRuns()),
+        scheduler=AirflowRuns(root()),
         config_dir=by.config,
     )
     return Response(found.body, found.status, dict(found.headers))
@@ -136,7 +119,7 @@ class _Accepted(BaseModel):
 def accept_window(asked: _Accepted, by: _Asked = _BY_PERSON) -> dict[str, str]:
     """Note that nothing more will come of a window, in the person's name. The right is that to
     start runs of the DAG."""
-    if not by.rights.may_run(asked.pipeline):
+    if not by.rights.may("run", asked.pipeline):
         raise HTTPException(403, "this needs the right to start runs of the pipeline's DAG")
     try:
         spec = load_pipeline(by.config, asked.pipeline, EVERYTHING)

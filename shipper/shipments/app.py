@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
 import fsspec
@@ -74,23 +74,19 @@ _ALWAYS = {
 }
 
 
+Right = Literal["see", "read reports", "see runs", "run"]
+"""Reports name files and topics, as the logs of tasks do. Who may run a pipeline has the page's
+buttons, which ask Airflow itself, and that decides again."""
+
+
 class Rights(Protocol):
     """Rights of the person who asks."""
 
     def pipelines(self) -> Collection[str] | None:
         """Return the pipelines that the person may see. None: all."""
 
-    def may_see(self, pipeline: str) -> bool: ...
-
-    def may_read_reports(self, pipeline: str) -> bool:
-        """Return True if the person may read reports, which name files and topics, as the logs of
-        tasks do."""
-
-    def may_see_runs(self, pipeline: str) -> bool: ...
-
-    def may_run(self, pipeline: str) -> bool:
-        """Return True if the person may start runs of it. The page's buttons ask Airflow itself to,
-        which decides again."""
+    def may(self, what: Right, pipeline: str) -> bool:
+        """Return True if the person may do this with the pipeline."""
 
 
 @dataclass(frozen=True)
@@ -108,23 +104,12 @@ class Refused(Exception):
         self.status = status
 
 
-class Host(NamedTuple):
-    """The Airflow that serves the page."""
-
-    root: str = "/"
-    """Address below which Airflow's own pages are."""
-    scheduler: Scheduler | None = None
-
-
-_NO_AIRFLOW = Host()
-
-
 @dataclass(frozen=True)
 class _Question:
     index: Index
     view: View
     rights: Rights
-    host: Host
+    scheduler: Scheduler | None
     now: int
 
 
@@ -134,17 +119,18 @@ def respond(
     query: Mapping[str, str],
     rights: Rights,
     *,
-    host: Host = _NO_AIRFLOW,
+    scheduler: Scheduler | None = None,
     config_dir: Path | None = None,
 ) -> Response:
-    """Answer a request. ``path``: decoded, below the page's folder. ``config_dir``: the
-    configuration whose pipelines are due; None: those of the index are."""
+    """Answer a request. ``path``: decoded, below the page's folder. ``scheduler``: the Airflow that
+    serves the page. ``config_dir``: the configuration whose pipelines are due; None: those of the
+    index are."""
     if path in _STATIC:
         body = resources.files("shipper.shipments").joinpath(path).read_bytes()
         return _response(body, _STATIC[path], _POLICY)
     try:
         with Index(index, present=pipeline_names(config_dir) if config_dir else None) as opened:
-            asked = _Question(opened, View.of(query), rights, host, _now())
+            asked = _Question(opened, View.of(query), rights, scheduler, _now())
             if path == "shipments":
                 return _page(asked, query.get("part", ""))
             if path == "windows":
@@ -189,7 +175,7 @@ def _page(asked: _Question, part: str) -> Response:
     shown: dict[str, Any] = {"view": view, "part": part, "panel": "", "problem": ""}
     if part != "panel":
         only = asked.rights.pipelines()
-        shown |= overview(asked.index, view, asked.now, only, asked.host.scheduler)
+        shown |= overview(asked.index, view, asked.now, only, asked.scheduler)
     if part != "page":
         opened = next((kind for kind in _PANELS if getattr(view, kind)), "")
         try:
@@ -211,7 +197,7 @@ def _windows(asked: _Question, query: Mapping[str, str]) -> Response:
         raise Refused(
             HTTPStatus.BAD_REQUEST, "first is before last, and at most 400 days before it"
         )
-    row = row_of(asked.index, known, view, between, asked.now, asked.host.scheduler)
+    row = row_of(asked.index, known, view, between, asked.now, asked.scheduler)
     found = drawing.cells(row["segments"])
     if len(found) > _MOST_NAMED:
         found = [cell for cell in found if STATES[cell[2]] != SHIPPED][-_MOST_NAMED:]
@@ -223,7 +209,7 @@ def _pipeline(asked: _Question) -> dict[str, Any]:
     """Return the windows of a pipeline, and what may be done with them."""
     known = _known(asked.index, asked.view.list, asked.rights)
     between = stretch(asked.index, asked.view, [known], asked.now)
-    row = row_of(asked.index, known, asked.view, between, asked.now, asked.host.scheduler)
+    row = row_of(asked.index, known, asked.view, between, asked.now, asked.scheduler)
     found = drawing.cells(row["segments"])
     listed = [cell for cell in found if STATES[cell[2]] != SHIPPED][::-1]
     # From the first window that is not shipped to the last; of a pipeline with none, what was seen.
@@ -251,7 +237,7 @@ def _cluster(asked: _Question) -> dict[str, Any]:
             HTTPStatus.NOT_FOUND, "no pipeline that you may see ships to a cluster of that name"
         )
     between = stretch(asked.index, asked.view, shipping, asked.now)
-    may_read = asked.rights.may_read_reports
+    may_read = functools.partial(asked.rights.may, "read reports")
     return cluster_page(asked.index, asked.view.on, shipping, between, asked.now, may_read)
 
 
@@ -263,8 +249,8 @@ def _window(asked: _Question) -> dict[str, Any]:
     except ShipperError as error:
         raise Refused(HTTPStatus.BAD_REQUEST, error.message) from error
     run = asked.view.run or None
-    found = detail(asked.index, known, window, asked.now, run, asked.host.scheduler)
-    if not asked.rights.may_read_reports(known.dag_id):
+    found = detail(asked.index, known, window, asked.now, run, asked.scheduler)
+    if not asked.rights.may("read reports", known.dag_id):
         found |= {
             "report": None,
             "problem": (
@@ -279,26 +265,25 @@ def _window(asked: _Question) -> dict[str, Any]:
             run["steps"] = [step._replace(error="", code=None) for step in run["steps"]]
             run["ships"] = [ship.model_copy(update={"parked": ()}) for ship in run["ships"]]
     of_window = (found["start"], found["end"])
-    may_see = asked.host.scheduler and asked.rights.may_see_runs(known.dag_id)
-    runs = asked.host.scheduler.over(known, of_window) if asked.host.scheduler and may_see else ()
+    by = asked.scheduler if asked.rights.may("see runs", known.dag_id) else None
+    runs = by.over(known, of_window) if by else ()
     found |= {"judged": judged(found), "delay": delay(found["clusters"]), "airflow_runs": runs}
     return found | _doing(asked, known)
 
 
 def _doing(asked: _Question, known: Known) -> dict[str, Any]:
     """Return what the person may do with the pipeline in Airflow, and where that knows it."""
-    may_run = asked.rights.may_run(known.pipeline)
-    dag = f"{asked.host.root}dags/{quote(known.dag_id, safe='')}"
-    api = f"{asked.host.root}api/v2/"
+    may_run, by = asked.rights.may("run", known.pipeline), asked.scheduler
+    root = by.root if by else "/"
+    dag = f"{root}dags/{quote(known.dag_id, safe='')}"
+    api = f"{root}api/v2/"
     return {
         "known": known,
         "dag": dag,
         "runs_api": f"{api}dags/{quote(known.pipeline, safe='')}/dagRuns",
         "backfills_api": f"{api}backfills",
         "may_run": may_run,
-        "waits_for": asked.host.scheduler.waits_for(known.pipeline)
-        if asked.host.scheduler and may_run
-        else "",
+        "waits_for": by.waits_for(known.pipeline) if by and may_run else "",
     }
 
 
@@ -315,7 +300,7 @@ def _report(index: Index, names: list[str], rights: Rights) -> Response:
     if len(names) != 3:
         raise Refused(HTTPStatus.NOT_FOUND, "this report does not exist")
     known = _known(index, names[0], rights)
-    if not rights.may_read_reports(known.dag_id):
+    if not rights.may("read reports", known.dag_id):
         raise Refused(
             HTTPStatus.FORBIDDEN,
             "you may not read the logs of the pipeline's tasks, so not its reports either",
@@ -359,7 +344,7 @@ def _known(index: Index, pipeline: str, rights: Rights) -> Known:
     every = index.pipelines()
     called = [known for known in every if pipeline in (known.pipeline, *known.formerly)]
     found = min(called, key=lambda known: (known.retired, known.pipeline != pipeline), default=None)
-    if not rights.may_see(found.dag_id if found else pipeline):
+    if not rights.may("see", found.dag_id if found else pipeline):
         raise Refused(HTTPStatus.FORBIDDEN, "this pipeline does not exist, or you may not see it")
     if found:
         return found

@@ -36,6 +36,9 @@ class StartedRun(NamedTuple):
 class Scheduler(Protocol):
     """Program that starts runs: Airflow, by its database."""
 
+    root: str
+    """Address below which its own pages are."""
+
     def unsuccessful(
         self, pipelines: Collection[Known], between: Span, *, tasks: bool = False
     ) -> Sequence[StartedRun]:

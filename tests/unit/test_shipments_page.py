@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Collection
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -50,17 +51,8 @@ class Rights:
     def pipelines(self) -> Collection[str]:
         return self._pipelines
 
-    def may_read_reports(self, pipeline: str) -> bool:
-        return pipeline in self._reports
-
-    def may_see_runs(self, pipeline: str) -> bool:
-        return False
-
-    def may_run(self, pipeline: str) -> bool:
-        return False
-
-    def may_see(self, pipeline: str) -> bool:
-        return pipeline in self._pipelines
+    def may(self, what: str, pipeline: str) -> bool:
+        return pipeline in {"see": self._pipelines, "read reports": self._reports}.get(what, ())
 
 
 @pytest.fixture
@@ -297,7 +289,7 @@ def test_names_and_causes_of_others_are_text_on_the_page(world: World) -> None:
 def data_of_cluster(world: World, rights: Any = None, cluster: str = "near") -> Any:
     with Index(world.index) as index:
         shipping = index.pipelines(rights.pipelines() if rights else None)
-        may_read = (rights or Everything()).may_read_reports
+        may_read = partial((rights or Everything()).may, "read reports")
         between = seconds(0), seconds(24)
         return cluster_page(index, cluster, shipping, between, int(time.time()), may_read)
 
