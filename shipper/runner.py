@@ -10,7 +10,6 @@ environment of its own (``runner.python``, ``runner.spark_submit``). What a run 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import os
 import shutil
@@ -36,6 +35,7 @@ from shipper.processes import group_members, session_members
 from shipper.request import RunRequest
 from shipper.s3a import s3a_jars
 from shipper.stopping import Stopped, child_environment
+from shipper.windows.window import Window
 
 #: The reader of lines, in Java: jvm/ has its sources.
 READER_JAR = Path(__file__).resolve().parents[1] / "spark_jobs" / "jars" / "shipper-lines.jar"
@@ -95,8 +95,7 @@ class Job:
 
     pipeline: Pipeline
     config_dir: Path
-    window_start: dt.datetime
-    window_end: dt.datetime
+    window: Window
     run_id: str
     steps: tuple[str, ...]
     request: RunRequest = field(default_factory=RunRequest)
@@ -128,7 +127,7 @@ class Job:
         """Return the argv of the process that runs the steps. Neither it nor the request's file
         holds a secret: those are read from the config by the job itself."""
         runner = self.pipeline.runner
-        window = f"{self.window_start.isoformat()}/{self.window_end.isoformat()}"
+        window = f"{self.window.start.isoformat()}/{self.window.end.isoformat()}"
         arguments = ["--config", str(self.config_dir), "--pipeline", self.pipeline.name]
         arguments += ["--run-id", self.run_id, "--window", window]
         if self.request != RunRequest():

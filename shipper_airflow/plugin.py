@@ -14,7 +14,7 @@ from airflow.plugins_manager import AirflowPlugin
 # Airflow has imported: 0.35 CPU s for each file and parse in place of 0.1.
 import shipper.config.load  # noqa: F401
 from shipper_airflow.deadline import WindowClosed
-from shipper_airflow.timetable import EveryWindow, Windows
+from shipper_airflow.timetable import Windows
 
 _PREFIX = "/shipper"
 
@@ -38,7 +38,7 @@ def _href(query: str = "") -> str:
 
 class ShipperPlugin(AirflowPlugin):
     name = "shipper"
-    timetables = [EveryWindow, Windows]  # noqa: RUF012  # as Airflow declares it
+    timetables = [Windows]  # noqa: RUF012  # as Airflow declares it
     deadline_references = [WindowClosed]  # noqa: RUF012
     fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=1024)
-def _once(
-    kind: type[Windows], cron: str, timezone: str, settle_seconds: float, together: bool
-) -> Windows:
+def _once(cron: str, timezone: str, settle_seconds: float, together: bool, every: bool) -> Windows:
     """Make a timetable, or return the one of another DAG: nothing changes it. Airflow reads each
     DAG's several times after each parse, and puts each time into words what the cron expression
     says: 8 ms a DAG, two fifths of what it takes to store it."""
-    return kind(cron, timezone, settle_seconds, together=together)
+    return Windows(cron, timezone, settle_seconds, together=together, every=every)
 
 
 def _now() -> DateTime:
@@ -54,28 +52,44 @@ class Windows(CronDataIntervalTimetable):
     partitioned_at_runtime = True
 
     def __init__(
-        self, cron: str, timezone: str, settle_seconds: float = 0.0, *, together: bool = False
+        self,
+        cron: str,
+        timezone: str,
+        settle_seconds: float = 0.0,
+        *,
+        together: bool = False,
+        every: bool = False,
     ) -> None:
         """Make the timetable. ``settle_seconds``: time between a window's end and its run
         (`source.settle`). ``together``: if windows are behind, the next run is over all that have
-        settled, up to a day."""
+        settled, up to a day.
+
+        ``every``, of a pipeline without `schedule.start`: the windows begin with the latest one
+        that has settled when Airflow first sees the DAG, and none is left out after that. Airflow's
+        own choice is between the two: with ``catchup`` the first run is the one at the start date,
+        however long ago; without it, each outage leaves out all windows but the last. So the DAG
+        says ``catchup=False``, and this says otherwise once there was a run."""
         super().__init__(cron, timezone)
         self._settle = Duration(seconds=settle_seconds)
-        self._together = together
+        self._together, self._every = together, every
 
     def serialize(self) -> dict[str, Any]:
-        own = {"settle_seconds": self._settle.total_seconds(), "together": self._together}
-        return {**super().serialize(), **own}
+        own = {"together": self._together, "every": self._every}
+        settle_seconds = self._settle.total_seconds()
+        return {**super().serialize(), "settle_seconds": settle_seconds, **own}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> Windows:
         """Read also what a version wrote that had no ``settle_seconds``: its tasks wait instead."""
-        settle, together = data.get("settle_seconds", 0.0), data.get("together", False)
-        return _once(cls, data["expression"], data["timezone"], settle, together)
+        settle = data.get("settle_seconds", 0.0)
+        together, every = data.get("together", False), data.get("every", False)
+        return _once(data["expression"], data["timezone"], settle, together, every)
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
+        if self._every and last_automated_data_interval is not None:
+            restriction = restriction._replace(catchup=True)
         info = super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )
@@ -182,22 +196,3 @@ class Windows(CronDataIntervalTimetable):
             moment.astimezone(dt.UTC) for moment in (data_interval.start, data_interval.end)
         )
         return f"{run_type.value}__{start:%Y-%m-%dT%H:%MZ}--{end:%Y-%m-%dT%H:%MZ}"
-
-
-class EveryWindow(Windows):
-    """Windows of a pipeline without `schedule.start`. They begin with the latest one that has
-    settled when Airflow first sees the DAG, and none is left out after that.
-
-    Airflow's own choice is between the two: with ``catchup`` the first run is the one at the start
-    date, however long ago; without it, each outage leaves out all windows but the last. So the DAG
-    says ``catchup=False``, and this says otherwise once there was a run.
-    """
-
-    def next_dagrun_info(
-        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
-    ) -> DagRunInfo | None:
-        if last_automated_data_interval is not None:
-            restriction = restriction._replace(catchup=True)
-        return super().next_dagrun_info(
-            last_automated_data_interval=last_automated_data_interval, restriction=restriction
-        )

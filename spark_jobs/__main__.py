@@ -163,7 +163,7 @@ def _run(arguments: argparse.Namespace) -> int:
         clusters=clusters,
         config_dir=arguments.config,
         window=window,
-        folder=RunFolder(runs_uri, pipeline.key, window.start, window.end, arguments.run_id),
+        folder=RunFolder(runs_uri, pipeline.key, window, arguments.run_id),
         engine=engine,
         request=asked,
         schedule=schedule,

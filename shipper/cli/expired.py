@@ -111,7 +111,7 @@ def by_results(
     def ends_before(run: ShipRun) -> EndsBefore | None:
         try:
             window = parse_window(run.window)
-            ship = RunFolder(runs_uri, pipeline, window.start, window.end, run.run_id).find(
+            ship = RunFolder(runs_uri, pipeline, window, run.run_id).find(
                 f"ship.{cluster}", ShipResult
             )
         except ShipperError:

@@ -94,7 +94,7 @@ def preview(
     )
     steps = (runner.PLAN, f"{runner.PREVIEW}:{cluster}" if cluster else runner.PREVIEW)
     run_id = runner.new_run_id()
-    job = runner.Job(spec, config, about.start, about.end, run_id, steps, request)
+    job = runner.Job(spec, config, about, run_id, steps, request)
     result, code = trial(job, PreviewResult)
     if result.error:
         raise StepResultError(result.error)

@@ -123,13 +123,12 @@ def replay(
     job = runner.Job(
         spec,
         config,
-        wanted.window_start,
-        wanted.window_end,
+        Window(wanted.window_start, wanted.window_end),
         runner.new_run_id(),
         tuple(runner.step_names(tuple(derived.clusters))),
         RunRequest(replay=wanted, files=wanted.files, brief=True),
     )
-    folder = RunFolder(runs_uri, derived.key, wanted.window_start, wanted.window_end, job.run_id)
+    folder = RunFolder(runs_uri, derived.key, job.window, job.run_id)
     err.say(f"replay {wanted.id}")
     again = f"`shipper replay {pipeline} --id {wanted.id}` sends what is missing"
     code, _ = run_to_report(job, folder, as_json=as_json, again=again)

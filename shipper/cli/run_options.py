@@ -184,8 +184,7 @@ def new_job(
     return runner.Job(
         pipeline,
         config,
-        parsed.start,
-        parsed.end,
+        parsed,
         runner.new_run_id(),
         steps or runner.steps_of(pipeline, request),
         request.model_copy(update={"brief": True}),

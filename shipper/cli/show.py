@@ -22,7 +22,6 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.throughput import foretold
 from shipper.stopping import Stopped
-from shipper.windows.window import Window
 
 _SHOWN = 20
 _STYLES = {"warn": "yellow", "fail": "red"}
@@ -39,7 +38,7 @@ _MARKS = {
 def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
     if result.status == "failed" and not result.files:
         return
-    window = Window(result.window_start, result.window_end)
+    window = result.window
     late = f" ({len(result.late_files):,} of them late)" if result.late_files else ""
     size = (
         f"{plural(len(result.files), 'file')}{late}, {format_bytes(result.total_bytes)}, "
@@ -107,7 +106,7 @@ def _plan_row(cluster: ClusterPlan) -> list[str]:
 
 
 def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
-    window = Window(result.window_start, result.window_end)
+    window = result.window
     scans = (
         "no scan of the lines"
         if not result.scans

@@ -98,8 +98,7 @@ def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> It
     job = Job(
         pipeline,
         config_dir,
-        window.start,
-        window.end,
+        window,
         run_id,
         (REPORT,),
         RunRequest(clusters=clusters),

@@ -51,7 +51,7 @@ class ClosedGatesFolder:
         self._cluster = cluster
 
     def _file(self, window: Window) -> str:
-        name = RunFolder.name_of(window.start, window.end)
+        name = RunFolder.name_of(window)
         return f"{self._uri}/{name}.{self._cluster}.json"
 
     def find(self, window: Window) -> list[ClosedGate]:

@@ -31,7 +31,7 @@ def completed(
     news = records_of(gate)
     if gate.coverage is None or not news:
         return []
-    own = Window(gate.window_start, gate.window_end)
+    own = gate.window
     ticks = _ticks(pipeline, own, gate.coverage.start, map(tick_window, files))
     kept = read_records(
         runs_uri, pipeline.key, min((tick.start for tick in ticks), default=own.end)

@@ -51,7 +51,7 @@ def committed_at(found: Coverage | None, window: Window) -> dt.datetime | None:
 def tick_of(file: PlannedFile, plan: PlanResult) -> str:
     """Return START/END of the tick of the schedule that a file of the plan belongs to, or of the
     run's window."""
-    return file.late_window or file.tick or str(Window(plan.window_start, plan.window_end))
+    return file.late_window or file.tick or str(plan.window)
 
 
 def lacking(plan: PlanResult, cluster: str) -> Coverage:
@@ -69,7 +69,7 @@ def lacking(plan: PlanResult, cluster: str) -> Coverage:
 def _coverage(
     plan: PlanResult, cluster: str, left: Iterable[LeftOut], empty: Iterable[str] = ()
 ) -> Coverage:
-    own = str(Window(plan.window_start, plan.window_end))
+    own = str(plan.window)
     planned = plan.of_cluster(cluster)
     notes: dict[tuple[str, str], Uncovered] = {}
     for entry in left:

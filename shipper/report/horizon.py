@@ -61,7 +61,7 @@ def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: d
     fs, root = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     gone = 0
     for window in windows:
-        folder = f"{root}/{RunFolder.name_of(window.start, window.end)}"
+        folder = f"{root}/{RunFolder.name_of(window)}"
         ids = run_ids(runs_uri, pipeline, window)
         old = [run_id for run_id in ids if _began(run_id, window) <= oldest]
         for path in [folder] if len(old) == len(ids) else [f"{folder}/{run_id}" for run_id in old]:

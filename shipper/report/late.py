@@ -77,7 +77,7 @@ class Told:
         remove(self._file(event, window))
 
     def _file(self, event: Event, window: Window) -> str:
-        return f"{self._uri}/{RunFolder.name_of(window.start, window.end)}.{event}"
+        return f"{self._uri}/{RunFolder.name_of(window)}.{event}"
 
 
 def due(
@@ -153,7 +153,7 @@ def _first_cause(runs_uri: str, pipeline: str, window: Window) -> str | None:
 def newest(runs_uri: str, pipeline: str, window: Window) -> RunFolder | None:
     """Return the folder of the window's last run; None if none has begun. Raises OSError."""
     ids = run_ids(runs_uri, pipeline, window)
-    return RunFolder(runs_uri, pipeline, window.start, window.end, ids[-1]) if ids else None
+    return RunFolder(runs_uri, pipeline, window, ids[-1]) if ids else None
 
 
 def delivered_late(

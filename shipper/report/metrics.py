@@ -21,7 +21,6 @@ from shipper.report.coverage import committed_at
 from shipper.report.results import DeliveryGateResult, Gap, GateResult, RunReport, ShipResult
 from shipper.report.run_folder import StepResult
 from shipper.whole_files import write_whole
-from shipper.windows.window import Window
 
 
 class Metric(NamedTuple):
@@ -54,9 +53,7 @@ def metrics_of(result: StepResult, now: dt.datetime) -> Iterator[Metric]:
         yield from _of_gate(result)
     if isinstance(result, DeliveryGateResult) and result.status == "succeeded":
         tags = {"pipeline": result.pipeline, "cluster": result.cluster}
-        delivered = (
-            committed_at(result.coverage, Window(result.window_start, result.window_end)) or now
-        )
+        delivered = committed_at(result.coverage, result.window) or now
         yield Metric(
             "gauge", "shipper.lag_seconds", (delivered - result.window_end).total_seconds(), tags
         )

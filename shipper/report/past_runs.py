@@ -161,7 +161,7 @@ def delivered_files(
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
 
     def plan_of(record: WindowRecord) -> PlanResult | None:
-        folder = RunFolder.name_of(record.window_start, record.window_end)
+        folder = RunFolder.name_of(record.window)
         name = f"{path}/{folder}/{record.run_id}/plan.json"
         return _find(fs, name, record.run_id, PlanResult) if record.passed else None
 
@@ -190,7 +190,7 @@ def window_names(runs_uri: str, pipeline: str) -> list[Window]:
 def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
     """Return the ids of the runs over exactly this window, the last one last. Raises OSError."""
     fs, path = fsspec.core.url_to_fs(
-        f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window.start, window.end)}"
+        f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window)}"
     )
     return sorted(names_in(fs, path))
 

@@ -121,9 +121,7 @@ class RunFolder:
     """The folder of one run. Any file system that fsspec knows; results are written whole or not at
     all."""
 
-    def __init__(
-        self, runs_uri: str, pipeline: str, start: dt.datetime, end: dt.datetime, run_id: str
-    ) -> None:
+    def __init__(self, runs_uri: str, pipeline: str, window: Window, run_id: str) -> None:
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(
                 f"{run_id!r} is not a valid run id. It names a folder: use letters, digits, "
@@ -133,18 +131,17 @@ class RunFolder:
         self._left_before: dt.datetime | None = None
         """Last moment, by whatever clock, at which a run had left a record before the step
         began."""
-        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(start, end)}/{run_id}"
+        self.uri = f"{runs_uri.rstrip('/')}/{pipeline}/{self.name_of(window)}/{run_id}"
 
     @classmethod
     def of(cls, job: Job) -> RunFolder:
         """Return the folder of the job's run."""
-        window = job.window_start, job.window_end
-        return cls(job.results_uri, job.pipeline.key, *window, job.run_id)
+        return cls(job.results_uri, job.pipeline.key, job.window, job.run_id)
 
     @staticmethod
-    def name_of(start: dt.datetime, end: dt.datetime) -> str:
+    def name_of(window: Window) -> str:
         """Return the name of a window's folder."""
-        return f"{start.strftime(_STAMP)}--{end.strftime(_STAMP)}"
+        return f"{window.start:{_STAMP}}--{window.end:{_STAMP}}"
 
     @staticmethod
     def window_of(name: str) -> Window | None:

@@ -403,7 +403,7 @@ def write_records(runs_uri: str, pipeline: str, records: Sequence[WindowRecord])
     written = max(one.finished, one.at).astimezone(dt.UTC)
     whole = one.step == "report" and any(each.passed for each in records)
     parts = [
-        RunFolder.name_of(one.window_start, one.window_end),
+        RunFolder.name_of(one.window),
         f"{min(each.since for each in records):{_STAMP}}",
         one.run_id,
         _WHOLE if whole else one.step,

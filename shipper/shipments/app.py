@@ -293,7 +293,9 @@ _PANELS = {"window": _window, "on": _cluster, "list": _pipeline}
 
 def _folder(start: int, end: int) -> str:
     """Return the name of a window's folder, as a report's address has it."""
-    return RunFolder.name_of(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end)))
+    return RunFolder.name_of(
+        Window(*(dt.datetime.fromtimestamp(at, dt.UTC) for at in (start, end)))
+    )
 
 
 def _report(index: Index, names: list[str], rights: Rights) -> Response:

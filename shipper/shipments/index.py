@@ -135,7 +135,7 @@ class Known(BaseModel):
 
     def folder(self, window: Window, run_id: str) -> RunFolder:
         """Return the folder of a run. Raises UsageError for what is no id of a run."""
-        return RunFolder(self.runs_uri, self.key, window.start, window.end, run_id)
+        return RunFolder(self.runs_uri, self.key, window, run_id)
 
     @property
     def scheduled_since(self) -> dt.datetime | None:

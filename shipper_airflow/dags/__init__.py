@@ -44,8 +44,8 @@ def raise_faults(file: str, *, written_by: str) -> None:
     """Raise what :func:`of` found in the configuration when it was read last, so that Airflow shows
     it above its list of DAGs. It makes no DAG, so this harms none.
 
-    ``written_by``: the version of shipper that wrote the files. Raises OtherVersionError for
-    another one than this, BrokenConfigurationError.
+    ``written_by``: the version of shipper that wrote the files. Raises ShipperError for another
+    one than this, BrokenConfigurationError.
     """
     from shipper_airflow.dags import faults
     from shipper_airflow.place import config_dir

@@ -51,10 +51,10 @@ from shipper_airflow.dags.faults import keep_faults
 from shipper_airflow.dags.last_good import LastGood, removed
 from shipper_airflow.dags.notice import (
     RunEnded,
-    StepInTrouble,
     check_notifiers,
     run_is_late,
     run_timed_out,
+    step_in_trouble,
 )
 from shipper_airflow.dags.task_operators import (
     RESOLVE_WINDOW,
@@ -66,7 +66,7 @@ from shipper_airflow.dags.task_operators import (
     WholeRun,
 )
 from shipper_airflow.deadline import WindowClosed
-from shipper_airflow.timetable import EveryWindow, Windows
+from shipper_airflow.timetable import Windows
 
 # Where the pipeline names no start, its first window is the latest closed one, however long ago
 # this is. It must be a constant: a start that moves with the clock makes Airflow store a new
@@ -256,7 +256,7 @@ def tell_of_run(task: WholeRun) -> None:
     if not pipeline.notify:
         return
     ended = partial(RunEnded, pipeline, folder, resolved_by=task.task_id, key=RUN)
-    again = StepInTrouble(pipeline, folder, resolved_by=task.task_id, key=RUN)
+    again = partial(step_in_trouble, pipeline, folder, task.task_id, RUN)
     task.on_success_callback = [*task.on_success_callback, ended(failed=False)]
     task.on_failure_callback = [*task.on_failure_callback, ended(failed=True)]
     task.on_retry_callback = [*task.on_retry_callback, again]
@@ -277,7 +277,7 @@ def add_tasks(
     of_run = {"pipeline": pipeline, "config_dir": config_dir, **common}
     resolve = ResolveWindow(task_id=RESOLVE_WINDOW, asks=asks, **of_run)
 
-    again = StepInTrouble(pipeline, config_dir, resolved_by=resolve.task_id)
+    again = partial(step_in_trouble, pipeline, config_dir, resolve.task_id, "return_value")
     retried: dict[str, Any] = {"on_retry_callback": again} if pipeline.notify else {}
 
     def step(name: str, cluster: str | None = None, **options: Any) -> ShipperStep:
@@ -369,9 +369,13 @@ def _slot(pool: str | None) -> dict[str, str]:
 def _timetable(schedule: Schedule, settle_seconds: float) -> Windows:
     """Return the timetable: its runs are named by their windows and begin when these have
     settled."""
-    kind = EveryWindow if schedule.catchup and not schedule.start else Windows
-    together = schedule.catchup == "together"
-    return kind(schedule.cron, schedule.timezone, settle_seconds, together=together)
+    return Windows(
+        schedule.cron,
+        schedule.timezone,
+        settle_seconds,
+        together=schedule.catchup == "together",
+        every=bool(schedule.catchup and not schedule.start),
+    )
 
 
 def broken_dag(dag_id: str, faults: tuple[str, ...]) -> DAG:

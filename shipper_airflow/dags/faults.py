@@ -1,5 +1,5 @@
-"""Faults of the configuration, kept beside Airflow's own files on this machine. Imports no model:
-what reads them has a process of its own at each parse.
+"""Faults of a step, and of the configuration; those are kept beside Airflow's own files on this
+machine. Imports no model: what reads them has a process of its own at each parse.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from shipper.errors import ConfigError
+from shipper.errors import ConfigError, ShipperError
 from shipper.whole_files import write_whole
 
 
@@ -20,8 +20,19 @@ class BrokenConfigurationError(Exception):
     """Some of its files cannot become a DAG."""
 
 
-class OtherVersionError(Exception):
-    """The files in Airflow's folder of DAGs are of another version than the installed shipper."""
+class StepFailed(SystemExit):
+    """Ends a task that has said in its log why it failed. Of any other exception Airflow would show
+    the frames, which are its own and ours."""
+
+    def __init__(self, message: str, *, final: bool = True, said: bool = False) -> None:
+        super().__init__(1)
+        self.message, self.said = message, said
+        """The reason, and whether the step's own log has it already."""
+        self.final = final
+        """True if a retry without a change cannot help."""
+
+    def __str__(self) -> str:
+        return self.message
 
 
 def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None:
@@ -35,12 +46,13 @@ def keep_faults(config_dir: Path, faults: Mapping[str, tuple[str, ...]]) -> None
 
 
 def raise_other_version(dags: Path, written_by: str) -> None:
-    """Raise OtherVersionError if the files in ``dags`` were written by another version than the
+    """Raise ShipperError if the files in ``dags`` were written by another version than the
     installed one."""
     if (installed := version("shipper")) != written_by:
-        raise OtherVersionError(
+        raise ShipperError(
             f"shipper {written_by} wrote these files, and Airflow has shipper {installed}. The "
-            f"DAGs still run. Run `shipper dags install {dags}` with {installed}. [SHIP-902]"
+            f"DAGs still run. Run `shipper dags install {dags}` with {installed}.",
+            code="SHIP-902",
         )
 
 

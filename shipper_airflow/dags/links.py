@@ -3,7 +3,6 @@ asks for each while it ends the task."""
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
     from shipper.report.run_folder import RunFolder
     from shipper.runner import Job
+    from shipper.windows.window import Window
 
 #: Where shipper's plugin answers, below Airflow's own address (shipper_airflow/plugin.py,
 #: shipper/shipments/app.py).
@@ -48,7 +48,7 @@ def report_url(job: Job, folder: RunFolder) -> str:
         return folder.path("report.html")
     if job.request.plan_only:
         return ""
-    window = folder.name_of(job.window_start, job.window_end)
+    window = folder.name_of(job.window)
     return "/".join(
         [
             base_url(),
@@ -60,18 +60,13 @@ def report_url(job: Job, folder: RunFolder) -> str:
 
 def window_url(job: Job) -> str:
     """Return the window's address for a browser; empty for a dry run."""
-    return (
-        ""
-        if job.request.plan_only
-        else window_page(job.pipeline.name, job.window_start, job.window_end)
-    )
+    return "" if job.request.plan_only else window_page(job.pipeline.name, job.window)
 
 
-def window_page(pipeline: str, start: dt.datetime, end: dt.datetime) -> str:
+def window_page(pipeline: str, window: Window) -> str:
     """Return the address for a browser. The window stands in the query, which a login keeps, and
     not in the fragment, which it loses."""
-    first, last = (f"{at.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" for at in (start, end))
-    opened = {"dag_id": pipeline, "window": f"{pipeline} {first}/{last}"}
+    opened = {"dag_id": pipeline, "window": f"{pipeline} {window}"}
     return f"{base_url()}/{_SHIPMENTS}?{urlencode(opened, quote_via=quote, safe='')}"
 
 

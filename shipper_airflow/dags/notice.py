@@ -11,7 +11,7 @@ for the run: once, in the task's own process, where the run's folder can be read
 killed, the DAG processor calls the same callback. A notifier that cannot send harms neither the run
 nor another notifier: the task's log says so.
 
-A step that is still tried again after some ten minutes is told once, by StepInTrouble.
+A step that is still tried again after some ten minutes is told once, by step_in_trouble.
 
 A window is told once per state. A failure is told again only if another attempt fails for another
 reason, or if the window was whole in between. A late window is told by whoever notices it first:
@@ -26,7 +26,8 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ from shipper_airflow.dags.task_operators import (
     job_of,
     pull,
     request_of,
+    window_in,
 )
 from shipper_airflow.dags.together import Together, common_cause, forget, waiting
 from shipper_airflow.notifiers import find_fault, notifier_class
@@ -59,7 +61,7 @@ from shipper_airflow.run_window import window_of_run
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from shipper.report.late import Told
+    from shipper.report.late import Event, Told
     from shipper.report.results import Gap, RunReport
     from shipper.report.run_view import RunStep
     from shipper.runner import Job
@@ -164,25 +166,27 @@ class RunEnded:
         return self.resolved_by.removesuffix(RESOLVE_WINDOW)
 
     def __call__(self, context: Context) -> None:
+        from shipper.report.late import windows_of
+
         run, report = _run_and_report(self, context)
         window = _window_of(self.pipeline, context.get("dag_run"), run)
-        news = _news(self, report)
+        told = _told(self.pipeline, self.config_dir)
+        news = _news(told, report) if report and report.gaps else report
         notice = _of_ended_run(self, context, run, news, window)
         if run and request_of(run).plan_only:
             send(self.pipeline, notice, context)
             return
         if notice.event == "failure":
-            tell_once(self.pipeline, self.config_dir, notice, window, context)
+            tell_once(self.pipeline, self.config_dir, notice, window, context, "failure")
         elif send(self.pipeline, notice, context) and news and news.gaps:
-            _note_gaps(self, news.gaps)
-        try:
+            with _unless("these gaps cannot be noted as told, and may be told again"):
+                told.add("gap", windows_of(news.gaps), _now())
+        with _unless(
+            "which windows are late is unknown: the notes on earlier notices cannot be read or "
+            "written"
+        ):
             _look_back(self, context, run or {}, report, window, failed=notice.event == "failure")
             _send_what_waited(self, context)
-        except Exception:
-            log.exception(
-                "which windows are late is unknown: the notes on earlier notices cannot be "
-                "read or written"
-            )
 
 
 def _send_what_waited(ended: RunEnded, context: Context) -> None:
@@ -196,92 +200,57 @@ def _send_what_waited(ended: RunEnded, context: Context) -> None:
                 together.sent()
 
 
-def _news(ended: RunEnded, report: RunReport | None) -> RunReport | None:
+def _news(told: Told, report: RunReport) -> RunReport:
     """Return the report without the gaps that a notice of an earlier run has told."""
     from shipper.report.late import windows_of
 
-    if report is None or not report.gaps:
-        return report
+    with _unless("which gaps were told before is unknown"):
+        known = told.of("gap")
+        new = [gap for gap in report.gaps or () if windows_of([gap])[0] not in known]
+        return report.model_copy(update={"gaps": new})
+    return report
+
+
+def step_in_trouble(
+    pipeline: Pipeline, config_dir: Path, resolved_by: str, key: str, context: Context
+) -> None:
+    """Tell of a step that failed and is tried again, when that has gone on for some ten minutes; a
+    step's callback. A failure is told only when no retry is left, which takes forty.
+    ``resolved_by``, ``key``: see :class:`RunEnded`."""
+    from shipper.report.message import one_sentence
+
+    ti = context["ti"]
+    if ti.try_number < _IN_TROUBLE:
+        return
     try:
-        known = _told(ended.pipeline, ended.config_dir).of("gap")
-    except Exception:
-        log.exception("which gaps were told before is unknown")
-        return report
-    new = [gap for gap in report.gaps if windows_of([gap])[0] not in known]
-    return report.model_copy(update={"gaps": new})
-
-
-def _note_gaps(ended: RunEnded, gaps: Sequence[Gap]) -> None:
-    from shipper.report.late import windows_of
-
-    try:
-        _told(ended.pipeline, ended.config_dir).add("gap", windows_of(gaps), _now())
-    except Exception:
-        log.exception("these gaps cannot be noted as told, and may be told again")
-
-
-class StepInTrouble:
-    """A step's callback when it failed and is tried again: says so when that has gone on for some
-    ten minutes. A failure is told only when no retry is left, which takes forty."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        config_dir: Path,
-        *,
-        resolved_by: str = RESOLVE_WINDOW,
-        key: str = "return_value",
-    ) -> None:
-        """See :class:`RunEnded`."""
-        self.pipeline, self.config_dir = pipeline, config_dir
-        self.resolved_by, self.key = resolved_by, key
-
-    def __call__(self, context: Context) -> None:
-        from shipper.report.message import one_sentence
-
-        ti = context["ti"]
-        if ti.try_number < _IN_TROUBLE:
-            return
-        try:
-            run = pull(context, self.resolved_by, self.key)
-        except Exception:  # the DAG processor calls this for a task that was killed
-            run = None
-        window = _window_of(self.pipeline, context.get("dag_run"), run)
-        error = context.get("exception")
-        cause = one_sentence(str(error)) if error else "its process was killed"
-        notice = _notice(
-            self.pipeline,
-            window,
-            "failure",
-            f"In trouble: {ti.task_id} fails again and again, and is tried again",
-            cause,
-            at=moment(_now()),
-            log=_log_url(context, ti.task_id, "failure"),
-            common=common_cause(self.pipeline, self.config_dir, cause, _cluster_of(ti.task_id)),
-        )
-        told = _told(self.pipeline, self.config_dir)
-        try:
-            if window and window in told.of("trouble"):
-                return
-        except Exception:
-            log.exception("whether this notice was sent before is unknown")
-        if send(self.pipeline, notice, context) and window:
-            try:
-                told.add("trouble", [window], _now())
-            except Exception:
-                log.exception("the notice cannot be noted as sent, and may be sent again")
+        run = pull(context, resolved_by, key)
+    except Exception:  # the DAG processor calls this for a task that was killed
+        run = None
+    window = _window_of(pipeline, context.get("dag_run"), run)
+    error = context.get("exception")
+    cause = one_sentence(str(error)) if error else "its process was killed"
+    notice = _notice(
+        pipeline,
+        window,
+        "failure",
+        f"In trouble: {ti.task_id} fails again and again, and is tried again",
+        cause,
+        at=moment(_now()),
+        log=_log_url(context, ti.task_id, "failure"),
+        common=common_cause(pipeline, config_dir, cause, _cluster_of(ti.task_id)),
+    )
+    tell_once(pipeline, config_dir, notice, window, context, "trouble")
 
 
 def tell_of_question(
     pipeline: Pipeline, job: Job, subject: str, within: dt.timedelta, context: Context
 ) -> None:
     """Tell those who hear of failures that the source gate waits for a person's answer."""
-    window = Window(job.window_start, job.window_end)
     until = moment(_now() + within)
     own: str | None = getattr(context.get("ti"), "log_url", None)
     link = own and f"{own.partition('?')[0]}/required_actions"
     headline = f"The source gate is closed, and waits for an answer until {until}"
-    send(pipeline, _notice(pipeline, window, "failure", headline, subject, log=link), context)
+    send(pipeline, _notice(pipeline, job.window, "failure", headline, subject, log=link), context)
 
 
 def run_timed_out(pipeline: Pipeline, config_dir: Path, context: Context) -> None:
@@ -299,7 +268,7 @@ def run_timed_out(pipeline: Pipeline, config_dir: Path, context: Context) -> Non
     notice = _notice(
         pipeline, window, "failure", "Failed: given up", cause, at=moment(_now()), log=link
     )
-    tell_once(pipeline, config_dir, notice, window, context)
+    tell_once(pipeline, config_dir, notice, window, context, "failure")
 
 
 def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -> None:
@@ -317,23 +286,21 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
     common = common_cause(spec, folder, why, cluster)
     why = " ".join(filter(None, (_standstill(spec, folder), why))) or None
     notice = _notice(spec, window, "late", headline, why, log=link, common=common)
-    tell_once(spec, folder, notice, window, context)
+    tell_once(spec, folder, notice, window, context, "late")
 
 
 def _standstill(pipeline: Pipeline, config_dir: Path) -> str | None:
     """Return the sentence for a schedule that stands still, as behind a run that hangs."""
     from shipper.report.incomplete import read_last_run, stands_still, standstill_in_words
 
-    try:
+    with _unless("when the schedule's last run began cannot be read"):
         runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
         last, settle = read_last_run(runs_uri, pipeline.key), pipeline.source.settle_seconds
         stands = pipeline.schedule and stands_still(
             pipeline.schedule, settle, last, lambda window: False, _now()
         )
-    except Exception:
-        log.exception("when the schedule's last run began cannot be read")
-        return None
-    return standstill_in_words(last) if last and stands else None
+        return standstill_in_words(last) if last and stands else None
+    return None
 
 
 def _as_last_read(config_dir: Path, name: str) -> Pipeline:
@@ -359,7 +326,7 @@ def _why_late(
     if is_removed(config_dir, pipeline.name):
         here = load_all(config_dir, EVERYTHING).pipelines.values()
         return f"{removed(config_dir, pipeline.name, here)} {stands or ''}".strip(), None
-    try:
+    with _unless("the run's results cannot be read; the notice goes without them"):
         folder = (
             newest(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key, window)
             if window
@@ -372,8 +339,6 @@ def _why_late(
             where = where_it_stands(steps)
             why = f"{stands.rstrip('.')}; {where}{'' if code_of(where) else '.'}"
             return why, open_step(steps).cluster or None
-    except Exception:
-        log.exception("the run's results cannot be read; the notice goes without them")
     return stands, None
 
 
@@ -403,38 +368,46 @@ def tell_once(
     notice: Notice,
     window: Window | None,
     context: Mapping[str, Any],
+    event: Event,
 ) -> None:
-    """Send the notice that a window failed or is late, unless that was told before: a failure with
-    the same cause. Of a late window, notifiers that have sent its failure are left out. If this
-    cannot be known, the notice is sent to all."""
+    """Send the notice that a window failed, is late or in trouble, unless that was told before: a
+    failure with the same cause. Of a late window, notifiers that have sent its failure are left
+    out. If this cannot be known, the notice is sent to all."""
     if window is None:
         send(pipeline, notice, context)
         return
     told = _told(pipeline, config_dir)
     known = failed = False
     why = ""
-    try:
-        if notice.event == "late":
-            known, failed = window in told.of("late"), window in told.of("failure")
-        else:
+    with _unless("whether this notice was sent before is unknown"):
+        if event == "failure":
             # Figures differ from one attempt to the next.
             why = re.sub(r"\d+", "#", notice.cause or "")
             known = told.why("failure", window) == why
-    except Exception:
-        log.exception("whether this notice was sent before is unknown")
+        else:
+            known = window in told.of(event)
+            failed = event == "late" and window in told.of("failure")
     if known:
         log.info("told before: %s", notice.title)
     elif send(pipeline, notice, context, but_of_failure=failed):
-        try:
-            told.add("late" if notice.event == "late" else "failure", [window], _now(), why)
-        except Exception:
-            log.exception("the notice cannot be noted as sent, and may be sent again")
+        with _unless("the notice cannot be noted as sent, and may be sent again"):
+            told.add(event, [window], _now(), why)
 
 
 def _told(pipeline: Pipeline, config_dir: Path) -> Told:
     from shipper.report.late import Told
 
     return Told(resolve_uri(config_dir, pipeline.runs_uri), pipeline.key)
+
+
+@contextmanager
+def _unless(harm: str) -> Iterator[None]:
+    """Go on after an error, and log the ``harm`` that it does: a notice that says less is better
+    than none."""
+    try:
+        yield
+    except Exception:
+        log.exception(harm)
 
 
 def _now() -> dt.datetime:
@@ -520,7 +493,7 @@ def _missing(ended: RunEnded, gaps: Sequence[Gap]) -> Notice:
 
     pipeline, windows = ended.pipeline, windows_of(gaps)
     lines = causes(resolve_uri(ended.config_dir, pipeline.runs_uri), pipeline.key, gaps)
-    first = window_page(pipeline.name, windows[0].start, windows[0].end)
+    first = window_page(pipeline.name, windows[0])
     stretch = Window(windows[0].start, windows[-1].end)
     clusters = {gap.cluster for gap in gaps}
     cluster = clusters.pop() if len(clusters) == 1 else None
@@ -549,14 +522,12 @@ def send(
     ]
     told = 0
     for entry in heard:
-        try:
+        with _unless(f"{entry.notifier} could not tell: {notice.title}"):
             if notice.common is None:
                 _send_by(entry, notice, context)
             else:
                 _send_with_others(entry, notice, *notice.common, context)
             told += 1
-        except Exception:
-            log.exception("%s could not tell: %s", entry.notifier, notice.title)
     return bool(told) or not heard
 
 
@@ -591,9 +562,7 @@ def _notice(
     **more: Any,
 ) -> Notice:
     named = in_words(window.start, window.end) if window else None
-    more.setdefault(
-        "page", window_page(pipeline.name, window.start, window.end) if window else None
-    )
+    more.setdefault("page", window_page(pipeline.name, window) if window else None)
     return Notice(
         event,
         pipeline.name,
@@ -616,15 +585,12 @@ def _run_and_report(
     """Return what the run's first task said of it, and its report; None for what does not exist."""
     from shipper.report.results import RunReport
 
-    run = None
-    try:
-        run = pull(context, ended.resolved_by, ended.key)
-        return run, folder_of(job_of(run, ended.pipeline, ended.config_dir, ())).find(
-            REPORT, RunReport
-        ) if run else None
-    except Exception:
-        log.exception("the run's report cannot be read; the notice goes without it")
-        return run, None
+    run = report = None
+    with _unless("the run's report cannot be read; the notice goes without it"):
+        if run := pull(context, ended.resolved_by, ended.key):
+            job = job_of(run, ended.pipeline, ended.config_dir, ())
+            report = folder_of(job).find(REPORT, RunReport)
+    return run, report
 
 
 def _of_ended_run(
@@ -641,10 +607,8 @@ def _of_ended_run(
 
     pipeline, told = ended.pipeline, None
     if report is not None:
-        try:
+        with _unless("the run's report cannot be put into words; the notice goes without them"):
             told = run_view(report)
-        except Exception:
-            log.exception("the run's report cannot be put into words; the notice goes without them")
     failed = _failed_tasks(context, ended.prefix)
     event = "failure" if ended.failed or failed or told is None else told.event
     agreed = told if told is not None and told.event == event else None
@@ -715,11 +679,9 @@ def _first_word(context: Context, failed: Sequence[str]) -> tuple[dt.datetime, s
     id, and what it said."""
     found = []
     for task_id in failed:
-        try:
+        with _unless(f"what {task_id} said when it failed cannot be had here"):
             if left := pull(context, task_id, FAILURE):
                 found.append((dt.datetime.fromisoformat(left["at"]), task_id, str(left["says"])))
-        except Exception:
-            log.exception("what %s said when it failed cannot be had here", task_id)
     return min(found, default=None)
 
 
@@ -754,11 +716,7 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
     """Return the window of a DAG run, which may be a mapping. ``run``: what its first task said, if
     it did; else it is worked out as this task does."""
     if run:
-        start, end = (
-            dt.datetime.fromisoformat(run[name]).astimezone(dt.UTC)
-            for name in ("window_start", "window_end")
-        )
-        return Window(start, end)
+        return window_in(run)
     names = (
         *("data_interval_start", "data_interval_end", "run_after", "logical_date"),
         *("conf", "partition_key"),

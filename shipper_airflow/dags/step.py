@@ -15,7 +15,6 @@ import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ from shipper.runner import (
     stop_job,
     why_killed,
 )
+from shipper_airflow.dags.faults import StepFailed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -174,15 +174,6 @@ _KINDS: dict[str, type[StepResult]] = {
 }
 
 
-@dataclass(frozen=True)
-class Failure:
-    message: str
-    final: bool
-    """True if a retry without a change cannot help."""
-    said: bool = False
-    """True if the step's own log has it already."""
-
-
 def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | None:
     """Return the step's result, or None. A result of an earlier attempt (``since`` is this one's
     start) does not count. Raises StepResultError."""
@@ -190,19 +181,18 @@ def result_of(folder: RunFolder, step: str, since: dt.datetime) -> StepResult | 
     return result if result is not None and result.finished_at >= since else None
 
 
-def gave_up(step: str, after_seconds: float) -> Failure:
-    return Failure(
+def gave_up(step: str, after_seconds: float) -> StepFailed:
+    return StepFailed(
         f"{step} was stopped: the run had not ended {format_duration(after_seconds)} after it "
         "began (`schedule.give_up_after`). What is in the ledger stays. The next run of this "
         "window, or a later run that looks back, ships the rest. The log shows what the run "
-        "waited for. [SHIP-903]",
-        final=True,
+        "waited for. [SHIP-903]"
     )
 
 
 def failure_of(
     step: str, exit_code: int, result: StepResult | None, folder: RunFolder, last_line: str = ""
-) -> Failure | None:
+) -> StepFailed | None:
     """Return the failure. None: the step did its work and says so. A missing result is a failure
     whatever the exit code; ``last_line`` of its log then says why, as of a configuration that was
     broken when it began."""
@@ -211,18 +201,18 @@ def failure_of(
         return None  # it was written; what it says of the run is not said of the step
     if result is not None and result.status == "failed":
         final = final or result.final
-        return Failure(
+        return StepFailed(
             result.error or f"{step} failed without a reason. Its log is above. [SHIP-001]",
-            final,
+            final=final,
             said=bool(result.error),
         )
     if exit_code == 0 and result is not None:
         return None
     again = "What was committed stays. The next attempt ships only the rest. [SHIP-002]"
     if exit_code == -signal.SIGKILL:
-        return Failure(f"{step} was killed (SIGKILL) {why_killed()}. {again}", final)
+        return StepFailed(f"{step} was killed (SIGKILL) {why_killed()}. {again}", final=final)
     if exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM):
-        return Failure(f"{step} was stopped from outside. {again}", final)
+        return StepFailed(f"{step} was stopped from outside. {again}", final=final)
     if exit_code != 0:
         why = f": {last_line}" if last_line else " without a reason."
         message = f"{step} ended with exit code {exit_code}{why}"
@@ -230,7 +220,7 @@ def failure_of(
         message = (
             f"{step} left no result in {folder.uri}, so its outcome is unknown. Clear the task."
         )
-    return Failure(with_code(message, StepResultError.code), final)
+    return StepFailed(with_code(message, StepResultError.code), final=final)
 
 
 def failed_tasks(context: Context, prefix: str = "") -> list[str]:

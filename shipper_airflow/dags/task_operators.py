@@ -26,7 +26,8 @@ from shipper.error_codes import with_code
 from shipper.errors import ConfigError, UsageError, WindowError
 from shipper.request import FORM, RunRequest, contradiction
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, new_run_id, why_skipped
-from shipper.windows.window import partition_key
+from shipper.windows.window import Window, parse_moment, partition_key
+from shipper_airflow.dags.faults import StepFailed
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
 from shipper_airflow.run_window import opens_at, window_of_run
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 
     from shipper.report.results import DeliveryGateResult, RunReport, ShipResult
     from shipper.report.run_folder import RunFolder, StepResult
-    from shipper.windows.window import Window
-    from shipper_airflow.dags.step import Child, Failure
+    from shipper_airflow.dags.step import Child
 
 log = logging.getLogger(__name__)
 RESOLVE_WINDOW = "resolve_window"
@@ -56,20 +56,6 @@ PARAMS = ("window_start", "window_end", *FORM)
 _WAIT_HERE_SECONDS = 60.0
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
-
-
-class StepFailed(SystemExit):
-    """Ends a task that has said in its log why it failed. Of any other exception Airflow would show
-    the frames, which are its own and ours."""
-
-    def __init__(self, message: str, *, final: bool = True) -> None:
-        super().__init__(1)
-        self.message = message
-        self.final = final
-        """True if a retry without a change cannot help."""
-
-    def __str__(self) -> str:
-        return self.message
 
 
 def leaves_word(execute: Callable[..., T]) -> Callable[..., T]:
@@ -206,7 +192,7 @@ class PipelineOperator(BaseOperator):
         level = _LEVEL.search(line[:60])
         self.log.log(_LEVELS.get(level[1], logging.ERROR) if level else logging.INFO, "%s", line)
 
-    def _fail(self, failure: Failure) -> NoReturn:
+    def _fail(self, failure: StepFailed) -> NoReturn:
         """Fail with a short message last: a sentence if the step's own log has the message in full;
         otherwise the whole message."""
         from shipper.report.message import one_sentence
@@ -309,7 +295,7 @@ class ShipperStep(PipelineOperator):
         job = self._job(context)
         folder = folder_of(job)
         self._show(job)
-        self.log.info("%s of window %s%s", self.step, _window_of(job), _attempt(context["ti"]))
+        self.log.info("%s of window %s%s", self.step, job.window, _attempt(context["ti"]))
         self.log.info(
             "Results: %s", self.window_url or folder.uri
         )  # a line of its own: Airflow's log makes a link of an address
@@ -350,10 +336,10 @@ class ShipperStep(PipelineOperator):
 
     def _of_the_run(
         self, context: Context, report: StepResult | None, folder: RunFolder
-    ) -> Failure | None:
+    ) -> StepFailed | None:
         """Judge the report step. The report is written. It fails only when the run did and no other
         task shows it: one cause is one red task."""
-        from shipper_airflow.dags.step import Failure, failed_tasks
+        from shipper_airflow.dags.step import failed_tasks
 
         cause = report.error if report else None
         failed = failed_tasks(context, self.resolved_by.removesuffix(RESOLVE_WINDOW))
@@ -365,7 +351,7 @@ class ShipperStep(PipelineOperator):
                 folder.uri,
             )
             return None
-        return Failure(cause, final=True) if cause else None
+        return StepFailed(cause) if cause else None
 
     def _run(self, context: Context) -> dict[str, Any]:
         run: dict[str, Any] | None = pull(context, self.resolved_by)
@@ -389,8 +375,7 @@ class ShipperStep(PipelineOperator):
 
     def _job(self, context: Context) -> Job:
         run = self._run(context)
-        job = job_of(run, self.pipeline, self.config_dir, (self.step,))
-        return job
+        return job_of(run, self.pipeline, self.config_dir, (self.step,))
 
 
 class AskingGate(ShipperStep):
@@ -414,7 +399,7 @@ class AskingGate(ShipperStep):
         within = dt.timedelta(seconds=self.pipeline.gates.answer_within_seconds)
         asks = HITLOperator(
             task_id=self.task_id,
-            subject=f"{self.pipeline.name} {_window_of(job)}: the source gate is closed by "
+            subject=f"{self.pipeline.name} {job.window}: the source gate is closed by "
             f"{', '.join(failed)}",
             body=question(result, folder_of(job).need(PLAN, PlanResult)),
             options=[SHIP_ANYWAY, SKIP_FAILED, LEAVE],
@@ -489,7 +474,7 @@ class WholeRun(PipelineOperator):
     def _done(self, job: Job) -> RunReport:
         """Run the job, and return its report. Raises StepFailed if the run failed."""
         from shipper.report.results import RunReport
-        from shipper_airflow.dags.step import Failure, failure_of, gave_up, result_of
+        from shipper_airflow.dags.step import failure_of, gave_up, result_of
 
         folder, started = folder_of(job), runtime.now()
         exit_code, child = self._run_child(job, self.give_up_after_seconds)
@@ -499,7 +484,7 @@ class WholeRun(PipelineOperator):
         if not isinstance(report, RunReport):
             self._fail(
                 failure_of("the run", exit_code, None, folder, child.last_line)
-                or Failure("the run left no report [SHIP-003]", final=False)
+                or StepFailed("the run left no report [SHIP-003]", final=False)
             )
         steps = (report.gate_source, *report.ships, *report.delivery_gates, report)
         self._count(step for step in steps if step)
@@ -509,7 +494,7 @@ class WholeRun(PipelineOperator):
             final = exit_code == UsageError.exit_code or (
                 bool(failed) and all(step.final for step in failed)
             )
-            self._fail(Failure(report.error, final, said=True))
+            self._fail(StepFailed(report.error, final=final, said=True))
         return report
 
 
@@ -525,12 +510,6 @@ def map_index_of(ti: Any) -> int | None:
     """Return the place of the task in a mapped group of tasks; None outside of one."""
     index: int | None = getattr(ti, "map_index", None)
     return index if index is not None and index >= 0 else None
-
-
-def _window_of(job: Job) -> str:
-    from shipper.windows.window import Window
-
-    return str(Window(job.window_start.astimezone(dt.UTC), job.window_end.astimezone(dt.UTC)))
 
 
 def _attempt(ti: Any) -> str:
@@ -562,8 +541,12 @@ def job_of(
     run: Mapping[str, Any], pipeline: Pipeline, config_dir: Path, steps: tuple[str, ...]
 ) -> Job:
     """Make the job. ``run``: what the run's first task said of it."""
-    start, end = (dt.datetime.fromisoformat(run[name]) for name in ("window_start", "window_end"))
-    return Job(pipeline, config_dir, start, end, run["run_id"], steps, request_of(run))
+    return Job(pipeline, config_dir, window_in(run), run["run_id"], steps, request_of(run))
+
+
+def window_in(run: Mapping[str, Any]) -> Window:
+    """Return the window of a run, of what its first task said."""
+    return Window(*(parse_moment(run[name]) for name in ("window_start", "window_end")))
 
 
 def request_of(run: Mapping[str, Any]) -> RunRequest:

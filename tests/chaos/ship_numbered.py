@@ -147,7 +147,7 @@ class NumberedJob:
 
 def _context(numbered: Numbered, engine: NumberedEngine) -> RunContext:
     window = parse_window(_WINDOW)
-    folder = RunFolder(numbered.runs, numbered.name, window.start, window.end, numbered.run_id)
+    folder = RunFolder(numbered.runs, numbered.name, window, numbered.run_id)
     return RunContext(
         pipeline=numbered.pipeline,
         clusters={"three": numbered.cluster},

@@ -167,7 +167,7 @@ def take(step: str, arguments: argparse.Namespace) -> int:
         )
         common["error"] = f"{step} says why it failed" + " [SHIP-401]" * (word == "dead")
     runs = asked.results_uri(str(Path(arguments.config).parent / "runs"))
-    run_folder = RunFolder(runs, arguments.pipeline, start, end, arguments.run_id)
+    run_folder = RunFolder(runs, arguments.pipeline, Window(start, end), arguments.run_id)
     left = (
         gathered(
             run_folder,

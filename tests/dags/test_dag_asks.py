@@ -118,7 +118,7 @@ def test_without_a_yes_the_run_fails_as_it_does_otherwise(
 ) -> None:
     from airflow.sdk.exceptions import TaskAwaitingInput
 
-    from shipper_airflow.dags.task_operators import StepFailed
+    from shipper_airflow.dags.faults import StepFailed
 
     spark.script(gate_source=["fail"])
     dag, context, _ = gate()

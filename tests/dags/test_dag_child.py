@@ -13,6 +13,7 @@ import pytest
 
 from shipper.config.pipeline import Pipeline
 from shipper.runner import Job
+from shipper.windows.window import Window
 from shipper_airflow.dags.step import Child
 from tests.waiting import slowness, wait_until
 
@@ -33,7 +34,7 @@ def job(tmp_path: Path, script: str) -> Job:
             "runner": {"python": str(python)},
         }
     )
-    return Job(pipeline, tmp_path, NOON, NOON + dt.timedelta(hours=1), "r1", ("plan",))
+    return Job(pipeline, tmp_path, Window(NOON, NOON + dt.timedelta(hours=1)), "r1", ("plan",))
 
 
 def alive(pid: int) -> bool:

@@ -79,7 +79,7 @@ class Runs:
         from shipper_airflow.dags.notice import RunEnded
 
         pipeline = load_pipeline(self.config.folder, self.name)
-        folder = RunFolder(self.uri, self.name, end - HOUR, end, run_id)
+        folder = RunFolder(self.uri, self.name, Window(end - HOUR, end), run_id)
         of_run = common(Window(end - HOUR, end), run_id, end + took)
         of_run["pipeline"] = self.name
         of_run["started_at"] -= MINUTE
@@ -159,18 +159,16 @@ def test_a_gap_is_told_by_the_notice_of_one_run_and_not_by_each_later_one(
     notify: Callable[..., None], runs: Runs
 ) -> None:
     """Whoever hears of runs that end well hears of it with the first."""
-    from shipper_airflow.dags.notice import RunEnded, _news
+    from shipper_airflow.dags.notice import _news
 
     notify(["success"], ["late"])
-    ended = RunEnded(load_pipeline(runs.config.folder, "web"), runs.config.folder, failed=False)
     new = []
     for hours in (0, 2, 3, 5):
         runs.end(SIX + hours * HOUR)
         at = SIX + hours * HOUR
-        report = RunFolder(runs.uri, "web", at - HOUR, at, "run").find("report", RunReport)
-        left = _news(ended, report)
-        assert left is not None
-        assert left.gaps == []
+        report = RunFolder(runs.uri, "web", Window(at - HOUR, at), "run").find("report", RunReport)
+        assert report is not None
+        assert _news(Told(runs.uri, "web"), report).gaps == []
         new.append({window.start.hour for window in Told(runs.uri, "web").of("gap")})
     assert new == [set(), {6}, {6}, {6, 9}]
 
@@ -323,9 +321,7 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
 def test_a_late_run_says_where_it_stands(
     near: str | None, says: str, notices: Path, config: Config, runs: Runs
 ) -> None:
-    folder = RunFolder(
-        runs.uri, "web", FIVE_TO_SIX.start, FIVE_TO_SIX.end, "20261101T060005-abcdef"
-    )
+    folder = RunFolder(runs.uri, "web", FIVE_TO_SIX, "20261101T060005-abcdef")
     of_run = common(FIVE_TO_SIX, folder.run_id, SIX + MINUTE)
     folder.write("plan", PlanResult(**of_run))
     folder.write("gate_source", GateResult(step="gate_source", **of_run))

@@ -12,6 +12,7 @@ from shipper.errors import StepResultError
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
 from shipper_airflow.dags.step import failure_of, result_of
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
@@ -27,7 +28,7 @@ COMMON: dict[str, Any] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
-    return RunFolder(str(tmp_path), "web", COMMON["window_start"], COMMON["window_end"], "r1")
+    return RunFolder(str(tmp_path), "web", Window(NOON, NOON + dt.timedelta(hours=1)), "r1")
 
 
 def failed(message: str) -> dict[str, Any]:

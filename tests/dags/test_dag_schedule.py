@@ -414,11 +414,11 @@ def test_on_the_day_of_a_change_the_latest_settled_window_is_due(
 ) -> None:
     from airflow.timetables.base import TimeRestriction
 
-    from shipper_airflow.timetable import EveryWindow, Windows
+    from shipper_airflow.timetable import Windows
 
     for zone, days in CHANGES.items():
         ticks = Ticks(Schedule(cron=cron, timezone=zone))
-        timetable = (Windows if kind == "without catchup" else EveryWindow)(cron, zone, 600.0)
+        timetable = Windows(cron, zone, 600.0, every=kind != "without catchup")
         for half_hours in range(96):
             now = dt.datetime.fromisoformat(f"{days[0]}T00:13Z") + half_hours * HOUR / 2
             monkeypatch.setattr(

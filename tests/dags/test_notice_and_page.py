@@ -114,7 +114,7 @@ def test_a_notice_and_its_page_say_the_same(
         began = report.started_at
         for gate in report.delivery_gates:
             gate.coverage.committed = {str(window): report.finished_at}  # type: ignore[union-attr]
-        folder = RunFolder(story.runs, "web", window.start, window.end, report.run_id)
+        folder = RunFolder(story.runs, "web", window, report.run_id)
         folder.note_begin(window, began, ())
         left = [("plan", report.plan), ("gate_source", report.gate_source)]
         left += [(f"ship.{one.cluster}", one) for one in report.ships]

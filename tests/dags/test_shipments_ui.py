@@ -18,6 +18,7 @@ from shipper_tools.dev.airflow import Airflow
 
 from shipper.report.run_folder import RunFolder
 from shipper.shipments.feed import look
+from shipper.windows.window import Window
 from tests.browser import CHROMIUM
 from tests.samples.shipments import leave, run_report
 
@@ -39,7 +40,7 @@ def reports(runs: Path, name: str) -> None:
     (runs / name / "schedule.json").write_text(f'{{"version": 1, "first_window": {{{first}}}}}')
     for hour in set(range(HOURS)) - {4}:
         report = run_report(hour, f"r{hour}", name, failed=("far",) if hour == 2 else ())
-        folder = RunFolder(str(runs), name, report.window_start, report.window_end, report.run_id)
+        folder = RunFolder(str(runs), name, report.window, report.run_id)
         folder.write("report", report)
         folder.write_text(
             "report.html", f"<!doctype html><title>{name}</title><h1>Report of r{hour}</h1>"
@@ -165,7 +166,7 @@ def address_of_window(url: str) -> str:
     )  # with Airflow, which must not be imported before its home is known
 
     between = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (2, 3))
-    return window_page("web", *between).replace(base_url(), url)
+    return window_page("web", Window(*between)).replace(base_url(), url)
 
 
 def find_in_the_menu(admin: Person) -> None:

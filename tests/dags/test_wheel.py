@@ -293,7 +293,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
             },
         )
         wait_for(airflow, lambda: "app" in dags(airflow))
-        wait_for(airflow, lambda: "OtherVersionError" in import_errors(airflow))
+        wait_for(airflow, lambda: "SHIP-902" in import_errors(airflow))
 
     def values(topic: str, partitions: int) -> list[str]:
         read = (read_committed(kafka.bootstrap, topic, part) for part in range(partitions))

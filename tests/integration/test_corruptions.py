@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
 from tests.integration.source_world import END, Logs, spark_session
 from tests.samples.results import closed
 
@@ -182,7 +183,9 @@ class World:
         }
         common |= {"started_at": end, "finished_at": end}
         files = [PlannedFile(path="/l/a", size_bytes=size, modified_ms=0, splits=1)]
-        folder = RunFolder(str(self.access.root / "runs"), "web", common["window_start"], end, "r1")
+        folder = RunFolder(
+            str(self.access.root / "runs"), "web", Window(common["window_start"], end), "r1"
+        )
         folder.write("report", RunReport(**common, plan=PlanResult(**common, files=files)))
 
     def closed_by(self, pipeline: str) -> dict[str, str]:

@@ -83,7 +83,7 @@ class Shipped:
     def context(self, run_id: str = "r1") -> RunContext:
         world, window = self.world, parse_window(WINDOW)
         config = world.root / "config"
-        folder = RunFolder(str(world.root / "runs"), world.name, window.start, window.end, run_id)
+        folder = RunFolder(str(world.root / "runs"), world.name, window, run_id)
         engine = SparkEngine(world.pipeline)
         return RunContext(
             world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder, engine

@@ -204,7 +204,7 @@ def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
         refuse_unsafe_sql(spark, unsafe, tmp_path / "config")
     now = dt.datetime.now(dt.UTC)
     window = Window(now - dt.timedelta(hours=1), now)
-    folder = RunFolder(str(tmp_path / "runs"), "web", window.start, window.end, "r")
+    folder = RunFolder(str(tmp_path / "runs"), "web", window, "r")
     engine = SparkEngine(unsafe, spark=spark)
     context = RunContext(unsafe, {}, tmp_path / "config", window, folder, engine, ships=True)
     planned = PlanResult(

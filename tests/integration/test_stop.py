@@ -169,7 +169,7 @@ from shipper.windows.window import parse_window
 from shipper_airflow.dags.step import Child
 _, config, name, window, *steps = sys.argv
 window, pipeline = parse_window(window), load_pipeline(Path(config), name)
-sys.exit(Child(Job(pipeline, Path(config), window.start, window.end, "run-1", tuple(steps))).run(lambda line: print(line, flush=True)))
+sys.exit(Child(Job(pipeline, Path(config), window, "run-1", tuple(steps))).run(lambda line: print(line, flush=True)))
 """  # noqa: E501
 
 

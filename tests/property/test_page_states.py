@@ -128,7 +128,7 @@ class History:
         """Run it, or all of its tasks again, as far as ``ending`` says."""
         window = hour(run.first, run.count)
         self.wait(1)
-        folder = RunFolder(str(self.world.runs), NAME, window.start, window.end, run.run_id)
+        folder = RunFolder(str(self.world.runs), NAME, window, run.run_id)
         folder.note_begin(window, self.now, ())
         look(self.world.config)
         self.begun[window] = self.now

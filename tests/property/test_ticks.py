@@ -414,7 +414,7 @@ class History:
         """``gate``: opens, closes, or never fires, since the run is killed before it has a plan."""
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
-        folder = RunFolder(str(self.root), "web", window.start, window.end, f"run-{self.count:03}")
+        folder = RunFolder(str(self.root), "web", window, f"run-{self.count:03}")
         asked = RunRequest(clusters=tuple(clusters), scheduled=scheduled)
         known = {name: cluster_of(name) for name in clusters}
         pipeline, said = apply_request(self.pipeline, asked)

@@ -98,7 +98,7 @@ class World:
     ) -> RunReport:
         """The run's report, in its folder with a page."""
         found = run_report(hour, run_id, name, **options)
-        folder = RunFolder(str(self.runs), name, found.window_start, found.window_end, run_id)
+        folder = RunFolder(str(self.runs), name, found.window, run_id)
         folder.write("report", found)
         leave(self.runs, found)
         folder.write_text(
@@ -118,7 +118,7 @@ class World:
         self, hour: float, run_id: str, now: float, name: str = "web", hours: float = 1
     ) -> None:
         """As the first step of a run leaves it."""
-        folder = RunFolder(str(self.runs), name, at(hour), at(hour + hours), run_id)
+        folder = RunFolder(str(self.runs), name, Window(at(hour), at(hour + hours)), run_id)
         folder.note_begin(Window(at(hour), at(hour + hours)), at(now), ())
         look(self.config)
 
@@ -361,7 +361,7 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
     """How far the run of `audit` that is not over has come, as its ship leaves it every few
     seconds."""
     folder, now = (
-        RunFolder(str(world.runs), "audit", at(hour), at(hour + 1), "now"),
+        RunFolder(str(world.runs), "audit", Window(at(hour), at(hour + 1)), "now"),
         dt.datetime.now(dt.UTC),
     )
     figures = {

@@ -99,9 +99,7 @@ def test_the_gate_costs_a_fraction_of_shipping_the_same_lines(form, tmp_path, ka
     spark = session(pipeline)
     took = {"sample": [], "full": [], "ship": []}
     for _ in range(WARM_UP + ROUNDS):
-        folder = RunFolder(
-            str(world.root / "runs"), pipeline.name, window.start, window.end, new_run_id()
-        )
+        folder = RunFolder(str(world.root / "runs"), pipeline.name, window, new_run_id())
         engine = SparkEngine(pipeline, spark=spark)
         asked = RunRequest(reship=True)
         context = RunContext(pipeline, clusters, config, window, folder, engine, asked)

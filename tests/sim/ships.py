@@ -605,7 +605,7 @@ class History:
             clusters={name: cluster_of(name) for name in self.names},
             config_dir=Path(),
             window=window,
-            folder=RunFolder("memory://runs", "sim", window.start, window.end, run.name),
+            folder=RunFolder("memory://runs", "sim", window, run.name),
             engine=engine,  # type: ignore[arg-type]
             request=RunRequest(**run.options),
         )

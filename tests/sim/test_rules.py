@@ -327,7 +327,7 @@ def test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive(
 
 @protocol
 def test_an_attempt_that_wakes_up_writes_over_no_later_result(world: Protocol) -> None:
-    folder = RunFolder("memory://runs", "sim", ships.START, ships.START, "run")
+    folder = RunFolder("memory://runs", "sim", ships._HOUR, "run")
 
     def write(second: int) -> None:
         at = ships.START.replace(second=second)

@@ -154,7 +154,7 @@ def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_
         dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.datetime(2026, 11, 2, tzinfo=dt.UTC)
     )
     whole = asked(clusters=("far",), rate_limit="5MB/s", files=("/a b",), scheduled=True)
-    job = Job(pipeline(), Path("c"), window.start, window.end, "r", (PLAN,), whole)
+    job = Job(pipeline(), Path("c"), window, "r", (PLAN,), whole)
     words = job.command()
     file = Path(words[words.index("--request") + 1])
     assert RunRequest.model_validate_json(file.read_text()) == whole
@@ -193,7 +193,7 @@ def test_the_terminal_asks_and_runs_again_with_the_answer(
     report = RunReport(plan=PlanResult(**of_run), gate_source=gate, **of_run)
     gates = {"source": [{"check": "rows", "min": 5}], "on_closed": "ask"}
     spec = pipeline(gates=gates, runs_uri=str(tmp_path))
-    job = Job(spec, tmp_path, NOON.start, NOON.end, "r", ())
+    job = Job(spec, tmp_path, NOON, "r", ())
     monkeypatch.setattr("sys.stdin", io.StringIO("2\na drill\n"))
     assert answered(job, report) is None, "no terminal"
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)

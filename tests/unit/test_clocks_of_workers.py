@@ -25,7 +25,7 @@ class Runs:
 
     def look(self, run_id: str, *, ahead: dt.timedelta, left_out: tuple[str, ...] = ()) -> None:
         """Plan, ship and pass the delivery gate, one after the other."""
-        folder = RunFolder(self.uri, "web", NOON.start, NOON.end, run_id)
+        folder = RunFolder(self.uri, "web", NOON, run_id)
         left = [LeftOut(path=path, reason="unsettled", warns=True) for path in left_out]
         plan = PlanResult(
             **self.step(folder, run_id, "plan", ahead),
@@ -72,7 +72,7 @@ def test_a_clock_that_was_wrong_for_once_makes_no_run_look_younger(tmp_path: Pat
     """It changes the order alone: a run that was killed is told of when its time is over."""
     runs = Runs(tmp_path)
     runs.look("first", ahead=dt.timedelta(days=300), left_out=("/logs/g.log",))
-    folder = RunFolder(runs.uri, "web", NOON.start, NOON.end, "killed")
+    folder = RunFolder(runs.uri, "web", NOON, "killed")
     began = folder.begin("plan", runs.now)
     folder.note_begin(NOON, began, ())
     found = window_state(NOON, read_records(runs.uri, "web", NOON.start))

@@ -27,6 +27,7 @@ from shipper.report.results import Coverage, DeliveryGateResult, RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.request import RunRequest
+from shipper.windows.window import Window
 from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
@@ -95,8 +96,8 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) ->
     )
     (config / "pipelines" / "web.yaml").write_text(text)
     job = new_job("web", None, config, (), RunRequest(), last=True)
-    age = dt.datetime.now(dt.UTC) - job.window_end
-    assert job.window_end - job.window_start == dt.timedelta(minutes=10)
+    age = dt.datetime.now(dt.UTC) - job.window.end
+    assert job.window.end - job.window.start == dt.timedelta(minutes=10)
     assert dt.timedelta(minutes=25) <= age <= dt.timedelta(minutes=36)
 
 
@@ -112,7 +113,7 @@ def test_pipelines_are_listed_with_what_is_there(config: Path, shipper: Command)
     gate = DeliveryGateResult(
         cluster="near", coverage=seen, started_at=end, finished_at=end, **common
     )
-    RunFolder(str(config.parent / "runs"), "web", common["window_start"], end, "r").write(
+    RunFolder(str(config.parent / "runs"), "web", Window(common["window_start"], end), "r").write(
         "gate_delivery.near", gate
     )
     done = shipper("list", "--json", "--config", str(config))
@@ -282,7 +283,7 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])
 def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
     with pytest.raises(UsageError, match="is not a valid run id"):
-        RunFolder("/runs", "web", NOON.start, NOON.end, run_id)
+        RunFolder("/runs", "web", NOON, run_id)
 
 
 def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:

@@ -60,7 +60,7 @@ class Runs:
         file = FileAccount(path="a.log", records=5, delivered=3, before=2)
         files = {} if late is None else {str(hours(late, late + 1)): [file]}
         found = completed(self.uri, self.pipeline, gate, files)
-        RunFolder(self.uri, "web", own.start, own.end, run_id).write("gate_delivery.near", gate)
+        RunFolder(self.uri, "web", own, run_id).write("gate_delivery.near", gate)
         assert all(one.records == 5 and one.sent == 3 for one in found if one.start.hour == late)
         return [int((one.start - DAY) / dt.timedelta(hours=1)) for one in found]
 

@@ -50,7 +50,7 @@ def test_the_report_of_a_run_of_an_earlier_release_is_shown(release: Path, tmp_p
         pipeline, window, run_id = path.parts[-4:-1]
         found = RunFolder.window_of(window)
         assert found
-        folder = RunFolder(str(tmp_path / "runs"), pipeline, found.start, found.end, run_id)
+        folder = RunFolder(str(tmp_path / "runs"), pipeline, found, run_id)
         for name, kind in KINDS.items():
             assert isinstance(folder.find(name, kind), kind)
         report = folder.find("report", RunReport)
@@ -62,7 +62,7 @@ def test_the_report_of_a_run_of_an_earlier_release_is_shown(release: Path, tmp_p
 
 
 def test_a_step_refuses_fields_of_another_version_that_a_page_passes_over(tmp_path: Path) -> None:
-    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
     folder.make()
     fields = {**json.loads(SHIP.model_dump_json()), "to_come": 1}
     folder.write_text("ship.near.json", json.dumps(fields))

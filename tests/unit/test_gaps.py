@@ -67,7 +67,7 @@ class Runs:
         asked: RunRequest | None = None,
     ) -> None:
         self.count += 1
-        folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
+        folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
         of_run = self.common(window) | {"asked": asked}
         check = CheckResult(
             check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
@@ -92,7 +92,7 @@ class Runs:
     def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
         """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
-        folder = RunFolder(self.uri, "web", window.start, window.end, f"run-{self.count:03}")
+        folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
         of_run = self.common(window) | {"status": "failed", "error": "lost"}
         clusters = [
             ClusterPlan(cluster="near", recreated=[lost] if step == "plan" else []),
@@ -368,7 +368,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     by_hand = Window(third + dt.timedelta(hours=2), third + dt.timedelta(hours=3))
     runs.add(by_hand, "near")
     assert alert() == (0, ""), "the tick has a run, a manual one"
-    name = RunFolder.name_of(by_hand.start, by_hand.end)
+    name = RunFolder.name_of(by_hand)
     for record in (tmp_path / "runs" / "web" / "windows").glob(f"*/{name}~*"):
         record.unlink()
     assert json.loads(gaps("--json").stdout)["stands_still_since"] == last.end.isoformat()

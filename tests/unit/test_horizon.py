@@ -70,7 +70,7 @@ class Past:
         """``left``: days of whose windows a file was left behind."""
         window, at = day(ago), at or day(ago).end
         run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
-        folder = RunFolder(self.runs, "web", window.start, window.end, run_id)
+        folder = RunFolder(self.runs, "web", window, run_id)
         of_run = common(window, run_id, at)
         folder.write("gate_source", GateResult(step="gate_source", **of_run))
         uncovered = [

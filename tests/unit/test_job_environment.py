@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from shipper.config import load_pipeline
 from shipper.job_environment import forget, needed
 from shipper.runner import Job
+from shipper.windows.expression import parse_expression
 
 
 def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else() -> None:
@@ -63,8 +63,8 @@ def test_a_job_gets_what_its_own_files_refer_to(
             f"cluster: {name}\nbootstrap: b:1\nproperties: {{sasl.password: '{password}'}}\n"
         )
         monkeypatch.setenv(f"{name.upper()}_PASSWORD", f"canary-{name}")
-    moment = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    job = Job(load_pipeline(config, "web"), config, moment, moment, "r", ("plan",))
+    window = parse_expression("2026-11-01T06")
+    job = Job(load_pipeline(config, "web"), config, window, "r", ("plan",))
     assert job.environment()["MINE_PASSWORD"] == "canary-mine"
     assert "canary-other" not in str(job.environment())
     assert (

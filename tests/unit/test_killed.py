@@ -36,7 +36,7 @@ def world(tmp_path: Path) -> World:
 
 def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFolder:
     """What a run to `near` alone leaves that is killed after its plan."""
-    folder = RunFolder(str(world.runs), "web", at(0), at(1), RUN)
+    folder = RunFolder(str(world.runs), "web", Window(at(0), at(1)), RUN)
     asked = RunRequest(clusters=["near"], other_clusters=["far"])
     folder.write("plan", PlanResult(**common(Window(at(0), at(1)), RUN), asked=asked))
     note = {

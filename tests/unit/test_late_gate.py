@@ -34,7 +34,7 @@ def run_gate(
 ) -> tuple[PlanResult, GateResult]:
     """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
     pipeline = pipeline_of(clusters=["near"])
-    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
     context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     plan = PlanResult(
         **context.common("plan"),

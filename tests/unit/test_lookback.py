@@ -123,7 +123,7 @@ def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
     }
     limits = {"max_files": 6, "max_bytes": "100B"}
     pipeline = Pipeline.model_validate({**spec, "runs_uri": str(tmp_path), "limits": limits})
-    folder = RunFolder(str(tmp_path), "web", HOURS[2].start, HOURS[2].end, "r")
+    folder = RunFolder(str(tmp_path), "web", HOURS[2], "r")
     return RunContext(pipeline, {}, tmp_path, HOURS[2], folder, engine)
 
 

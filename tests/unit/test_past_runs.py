@@ -12,6 +12,7 @@ from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
+from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -37,7 +38,7 @@ def leave(uri, hour, run_id="r1", *, sizes=(10, 20), read=5, unread=2, hours=1, 
         plan=PlanResult(**common, files=files),
         ships=[ShipResult(**common, cluster=name, read=read, unread=unread) for name in ("a", "b")],
     )
-    folder = RunFolder(str(uri), "web", start, start + hours * HOUR, run_id)
+    folder = RunFolder(str(uri), "web", Window(start, start + hours * HOUR), run_id)
     return Path(folder.write("report", found))
 
 
@@ -141,7 +142,7 @@ def leave_ship(uri, hour, run_id, **figures):
     common = {"pipeline": "web", "window_start": at, "window_end": at + HOUR, "run_id": run_id}
     topics = [TopicAccount(topic="t", delivered=1, delivered_bytes=70)]
     found = ShipResult(**common, started_at=at, finished_at=at, cluster="a", topics=topics)
-    folder = RunFolder(str(uri), "web", at, at + HOUR, run_id)
+    folder = RunFolder(str(uri), "web", found.window, run_id)
     folder.write("ship.a", found.model_copy(update=figures))
 
 
@@ -153,7 +154,7 @@ def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_pa
     leave_ship(uri, 2, "r2")
     leave_ship(uri, 2, "r1", **told, tasks=4)
     leave_ship(uri, 3, "r1", **told, topics=[])
-    (tmp_path / "web" / RunFolder.name_of(START, START + HOUR) / "r0").mkdir(parents=True)
+    (tmp_path / "web" / RunFolder.name_of(Window(START, START + HOUR)) / "r0").mkdir(parents=True)
     found = last_ship(uri, "web", "a")
     assert (found.tasks, found.bytes, found.cpu_seconds, found.ship_seconds) == (4, 70, 9.0, 7.0)
     assert last_ship(uri, "web", "b") is None

@@ -24,6 +24,7 @@ from shipper.ledger.records import CHUNKS, ChunkKey
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
 from shipper.types import FileId, SplitId
+from shipper.windows.window import Window
 from shipper.worker.order import OrderedSplit, ShipOrder
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.runtime import runtime_with
@@ -156,7 +157,7 @@ def test_a_ledger_that_does_not_answer_is_told_once_a_minute(
 
 def folder_in(tmp_path: Path) -> RunFolder:
     at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
-    return RunFolder(str(tmp_path), "web", at, at + dt.timedelta(hours=1), "r1")
+    return RunFolder(str(tmp_path), "web", Window(at, at + dt.timedelta(hours=1)), "r1")
 
 
 def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(

@@ -13,6 +13,7 @@ import pytest
 
 from shipper.config.pipeline import Pipeline
 from shipper.runner import READER_JAR, Job
+from shipper.windows.window import Window
 from spark_jobs.settings import spark_settings
 from tests.samples.config import pipeline_of
 
@@ -54,8 +55,7 @@ def job(runner: dict[str, Any]) -> Job:
     return Job(
         pipeline(runner),
         Path("/etc/shipper"),
-        start,
-        start + dt.timedelta(hours=1),
+        Window(start, start + dt.timedelta(hours=1)),
         "r1",
         ("plan", "ship:c"),
     )

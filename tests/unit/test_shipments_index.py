@@ -268,7 +268,7 @@ def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
 
 def context_of(world: World) -> RunContext:
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
-    folder = RunFolder(str(world.runs), "web", at(0), at(1), "r1")
+    folder = RunFolder(str(world.runs), "web", Window(at(0), at(1)), "r1")
     return RunContext(
         pipeline, {}, world.config, Window(at(0), at(1)), folder, SparkEngine(pipeline)
     )

@@ -553,7 +553,7 @@ def test_a_window_in_trouble_says_of_each_cluster_what_became_of_it(world: World
     report = run_report(hour - 1, "r5", failed=("far",))
     assert report.plan
     assert report.gate_source
-    folder = RunFolder(str(world.runs), "web", at(hour - 1), at(hour), "r5")
+    folder = RunFolder(str(world.runs), "web", Window(at(hour - 1), at(hour)), "r5")
     for one in (report.plan, report.gate_source, *report.ships, *report.delivery_gates):
         one.started_at = one.finished_at = now + dt.timedelta(seconds=1)
     (gate,) = report.delivery_gates

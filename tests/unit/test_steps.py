@@ -41,7 +41,7 @@ def context(tmp_path: Path) -> RunContext:
         {"near": cluster},
         tmp_path,
         WINDOW,
-        RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r"),
+        RunFolder(str(tmp_path), "web", WINDOW, "r"),
         SparkEngine(pipeline),
     )
 

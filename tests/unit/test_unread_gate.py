@@ -27,7 +27,7 @@ def gated(tmp_path: Path, *, passing: bool, on_unreadable: str = "skip_and_fail"
         source={"path": "/logs/", "on_unreadable": on_unreadable},
         quarantine={"topic": "bad"},
     )
-    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
     context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     file = PlannedFile(
         path="/logs/a", size_bytes=9, modified_ms=1, splits=1, left=True,
@@ -69,7 +69,7 @@ def test_a_window_of_nothing_but_empty_files_is_judged(
         gates={"source": [{"check": "rows", "min": 1}]},
     )
     monkeypatch.setattr(SparkEngine, "start_for_sql", lambda engine: None, raising=False)
-    folder = RunFolder(str(tmp_path), "web", WINDOW.start, WINDOW.end, "r")
+    folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
     context = RunContext(pipeline, {}, tmp_path, WINDOW, folder, SparkEngine(pipeline))
     files = [
         PlannedFile(path=f"/logs/{n}", size_bytes=size, modified_ms=1, splits=1, left=False)

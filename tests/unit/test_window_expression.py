@@ -132,8 +132,8 @@ def pipeline(config: Path) -> Path:
 
 def test_a_relative_window_is_that_of_the_schedules_clock(pipeline: Path) -> None:
     job = new_job("web", "yesterday", pipeline, (), RunRequest())
-    assert (job.window_start.hour, job.window_start.minute) == (18, 30)
-    assert job.window_end - job.window_start == dt.timedelta(days=1)
+    assert (job.window.start.hour, job.window.start.minute) == (18, 30)
+    assert job.window.end - job.window.start == dt.timedelta(days=1)
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "preview", "replay", "ledger show"])

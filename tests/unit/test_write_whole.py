@@ -142,7 +142,7 @@ def _store(runs: str, kind: str) -> None:
 
 
 def _result(runs: str) -> None:
-    folder = RunFolder(runs, "web", _WINDOW.start, _WINDOW.end, "r1")
+    folder = RunFolder(runs, "web", _WINDOW, "r1")
     folder.write(
         "gate_source",
         GateResult(

@@ -123,8 +123,7 @@ def spark_and_source(here: CheckTarget) -> Iterator[Finding]:
     job = runner.Job(
         pipeline=pipeline,
         config_dir=here.config_dir,
-        window_start=window.start,
-        window_end=window.end,
+        window=window,
         run_id="doctor",
         steps=(runner.LOOK,),
     )
