@@ -54,23 +54,22 @@ def throughput(account: ClusterView, ship: ShipResult, prefix: str) -> dict[str,
 
 
 def foretold(found: Forecast) -> str:
-    """Return the forecast in two sentences."""
-    by = (
-        f"as in run {found.measured_by}"
-        if found.measured_by
-        else "as in shipper's benchmark of plain lines"
-    )
+    """Return the forecast in a sentence or two."""
+    by = f"run {found.measured_by}" if found.measured_by else "shipper's benchmark of plain lines"
+    per_gb = found.cpu_seconds / max(1, found.bytes) * 1e9
     cost = (
-        f"{format_bytes(found.bytes)} to send, some {format_bytes(found.wire_bytes)} on the wire "
-        f"and {found.cpu_seconds:.1f} CPU seconds, {by}"
+        f"some {format_bytes(found.wire_bytes)} on the wire and {found.cpu_seconds:.1f} CPU "
+        f"seconds ({per_gb:.0f} per GB), going by {by}"
     )
+    size = f"{format_bytes(found.bytes)} to send"
     if found.seconds is None or found.bytes_per_second is None:
-        return f"{cost}. The time is not known, since no earlier ship took long enough to tell."
-    took = f"in some {format_duration(found.seconds)}"
+        unknown = "Time and limit are not known: no earlier ship took long enough to tell"
+        return f"{size}; {cost}. {unknown}."
     if found.limited_by is None:
-        return f"{cost}, {took}: too short to tell a limit."
+        return f"{size}, too little to tell a limit; {cost}."
+    took = f"in some {format_duration(found.seconds)}"
     rate = f"{format_bytes(found.bytes_per_second)}/s"
-    return f"{cost}, {took} ({rate}). {_LIMITS[found.limited_by].capitalize()} will limit it."
+    return f"{size} {took} ({rate}), limited by {_LIMITS[found.limited_by]}; {cost}."
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:

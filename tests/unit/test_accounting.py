@@ -217,4 +217,4 @@ def test_of_a_short_ship_no_limit_is_foretold_as_none_is_found_afterwards():
     found = forecast(sizing, sizing.tune(), 70_000_000, PAST)
     assert found.limited_by is None
     assert found.seconds == pytest.approx(0.7, abs=0.3)
-    assert "too short" in foretold(found)
+    assert "too little" in foretold(found)
