@@ -71,6 +71,9 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         ),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.daemon.module": "spark_jobs.daemon",
+        # Without a keytab new tokens come by the ticket cache, which somebody may renew. By default
+        # only a keytab gives new ones.
+        "spark.kerberos.renewal.credentials": "ccache",
         **({} if has_sql(pipeline) else _INTERPRETED),
         **(
             {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

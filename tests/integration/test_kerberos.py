@@ -7,8 +7,10 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -153,6 +155,29 @@ def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_run_sends_the_
     assert 0 < world.read().total() < ALL_LONG.total()
     world.write(of="long")
     done = world.command_with(ticket(world.hdfs, USER, tmp_path / "new"), *run)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert world.read() == ALL_LONG
+
+
+def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(
+    world: KerberosWorld, tmp_path: Path
+) -> None:
+    """A new ticket is in the cache before the old one ends, as after `kinit -R`, which Hadoop's KDC
+    for tests does not prolong tickets by."""
+    world.write(of="long", delivery=SLOWLY)
+    cache, ended = ticket(world.hdfs, USER, tmp_path / "cache"), threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(TICKET_SECONDS / 3):
+            ticket(world.hdfs, USER, tmp_path / "new").replace(cache)
+
+    with ThreadPoolExecutor(1) as meanwhile:
+        renewed = meanwhile.submit(renew)
+        try:
+            done = world.command_with(cache, "run", world.name, "--window", WINDOW)
+        finally:
+            ended.set()
+        renewed.result()
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == ALL_LONG
 
