@@ -49,44 +49,54 @@ _unique = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, FaultProxy]]:
     port = free_port()
     with (
         KafkaServer(tmp_path_factory.mktemp("far"), far_port=port) as kafka,
-        FaultProxy(kafka.far_listener, port, rtt_ms=_RTT_MS) as link,
+        FaultProxy(kafka.far_listener, port) as link,
     ):
         yield kafka, link
 
 
+@pytest.fixture
+def far(straight: tuple[KafkaServer, FaultProxy]) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+    """A broker, and the link to it, to be shaped by the test."""
+    yield straight
+    straight[1].shape(rtt_ms=0, ack_ms=0, ack_p99_ms=0)
+
+
 @contextmanager
 def slow_to_acknowledge(
-    folder: Path, *, most_bytes: int = 10_000_000, records: int = 50_000, **shape: float
-) -> Iterator[tuple[Numbered, FaultProxy]]:
+    far: tuple[KafkaServer, FaultProxy],
+    folder: Path,
+    *,
+    most_bytes: int = 10_000_000,
+    records: int = 50_000,
+    **shape: float,
+) -> Iterator[Numbered]:
     """Yield a ship to a broker that answers at once and acknowledges late, as on object storage.
     ``most_bytes``: of a batch; ``records``: of each of four splits. An independent consumer finds
     each record once."""
-    port, name = free_port(), f"slow{next(_unique)}-{os.getpid()}"
-    with (
-        KafkaServer(folder / "kafka", far_port=port) as kafka,
-        FaultProxy(kafka.far_listener, port, **shape) as link,
-    ):
-        numbered = Numbered(
-            name,
-            kafka.far_bootstrap,
-            (name,),
-            str(folder),
-            files=(0, 1),
-            splits=4,
-            records=records,
-            records_per_second=1e9,
-            tasks=1,
-            delivery={"chunk_size": None, "batch_size": None, "lanes": None, "lease": "60s"},
-        )
-        ClusterClient(numbered.cluster).create_topics(
-            {name: 16}, {"max.message.bytes": str(most_bytes)}, replication_factor=1
-        )
-        yield numbered, link
-        values = read_topic(kafka.bootstrap, name)
+    kafka, link = far
+    link.shape(**shape)
+    name = f"slow{next(_unique)}-{os.getpid()}"
+    numbered = Numbered(
+        name,
+        kafka.far_bootstrap,
+        (name,),
+        str(folder),
+        files=(0, 1),
+        splits=4,
+        records=records,
+        records_per_second=1e9,
+        tasks=1,
+        delivery={"chunk_size": None, "batch_size": None, "lanes": None, "lease": "60s"},
+    )
+    ClusterClient(numbered.cluster).create_topics(
+        {name: 16}, {"max.message.bytes": str(most_bytes)}, replication_factor=1
+    )
+    yield numbered
+    values = read_topic(kafka.bootstrap, name)
     assert len(set(values)) == len(values) == 4 * records
 
 
@@ -106,7 +116,7 @@ def spy_on_sizes(patch: pytest.MonkeyPatch) -> tuple[list[Tuning], list[float]]:
 
 
 def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
-    tmp_path: Path,
+    far: tuple[KafkaServer, FaultProxy], tmp_path: Path
 ) -> None:
     """Metadata alone would ask for two lanes and small batches."""
     orders = list[ShipOrder]()
@@ -117,7 +127,7 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
         orders.append(order)
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
-    with slow_to_acknowledge(tmp_path, ack_ms=300) as (numbered, _):
+    with slow_to_acknowledge(far, tmp_path, ack_ms=300) as numbered:
         result = ship_numbered.ship(numbered, tasks)
     [order] = orders
     assert result.rtt_ms is not None
@@ -132,10 +142,10 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
 
 @pytest.mark.long
 def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    far: tuple[KafkaServer, FaultProxy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed, _ = spy_on_sizes(monkeypatch)
-    with slow_to_acknowledge(tmp_path) as (numbered, link):
+    with slow_to_acknowledge(far, tmp_path) as numbered:
 
         def tasks(
             numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
@@ -144,7 +154,7 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
             sizing = replace(order.sizing, link=replace(order.sizing.link, rtt_seconds=0.001))
             near = sizing.with_ack(0.004)
             order = replace(order, sizing=near, tuning=near.tune())
-            link.shape(ack_ms=300)
+            far[1].shape(ack_ms=300)
             return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
         numbered = replace(
@@ -159,7 +169,10 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
 
 @pytest.mark.parametrize("records", [75_000, pytest.param(400_000, marks=pytest.mark.long)])
 def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+    far: tuple[KafkaServer, FaultProxy],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    records: int,
 ) -> None:
     """Half of them take 250 ms, one of a hundred 1.5 s. The narrow link makes lanes few and
     transactions small, so that other sizes would be at hand and the delay is judged often."""
@@ -171,7 +184,7 @@ def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
     shape = {"ack_ms": 250, "ack_p99_ms": 1500}
-    with slow_to_acknowledge(tmp_path, most_bytes=200_000, records=records, **shape) as (slow, _):
+    with slow_to_acknowledge(far, tmp_path, most_bytes=200_000, records=records, **shape) as slow:
         delivery = {**slow.delivery, "memory": "40MB"}
         result = ship_numbered.ship(replace(slow, bandwidth="16MB/s", delivery=delivery), tasks)
     assert len(waits) > 4 * 32, "each 32 of them tell another delay"
@@ -220,6 +233,7 @@ def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     kafka, link = far
+    link.shape(rtt_ms=_RTT_MS)
     name = f"far{next(_unique)}x{os.getpid()}"
     numbered = Numbered(
         name,

@@ -162,8 +162,8 @@ def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_run_sends_the_
 def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(
     world: KerberosWorld, tmp_path: Path
 ) -> None:
-    """A new ticket is in the cache before the old one ends, as after `kinit -R`, which Hadoop's KDC
-    for tests does not prolong tickets by."""
+    """A new ticket is in the cache before the old one ends, as after `kinit -R`. Hadoop's KDC for
+    tests renews tickets, too, but without a later end."""
     world.write(of="long", delivery=SLOWLY)
     cache, ended = ticket(world.hdfs, USER, tmp_path / "cache"), threading.Event()
 
