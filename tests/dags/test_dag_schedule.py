@@ -393,7 +393,7 @@ def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(
 
     zone, day = night
     noon = dt.datetime.fromisoformat(f"{day}T12:00Z")
-    for hours in HOURS:
+    for hours in HOURS[:: 3 if minutes == "*/7" else 1]:
         cron = f"{minutes} {hours} * * *"
         timetable = Windows(cron, zone, 600.0)
         ours = list(Ticks(Schedule(cron=cron, timezone=zone)).windows(noon - DAY, noon + DAY))

@@ -38,7 +38,7 @@ MUTANTS = (
         "shipper/kafka/transaction.py",
         "        self._right.confirm(self._opening)\n",
         "",
-        "tests/unit/test_transaction.py::test_nothing_begins_when_somebody_later_may_ship",
+        "tests/sim/test_rules.py::test_a_read_covers_no_lane_that_was_opened_before_its_answer",
     ),
     Mutant(
         "right-read-before-opening",
@@ -46,7 +46,7 @@ MUTANTS = (
         "shipper/kafka/transaction.py",
         "        producer.init(until)\n        self._opening = self._right.opened()\n",
         "        self._opening = self._right.opened()\n        producer.init(until)\n",
-        "tests/unit/test_transaction.py::test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it",
+        "tests/sim/test_rules.py::test_a_read_that_began_before_a_lane_was_open_says_nothing_about_it",
     ),
     Mutant(
         "right-covers-later-openings",
@@ -56,7 +56,7 @@ MUTANTS = (
         "self._read()\n",
         "        found = self._read()\n        with self._numbers:\n            covers = "
         "self._opened\n",
-        "tests/unit/test_transaction.py::TestRightToShip::test_a_read_does_not_cover_who_opened_while_it_was_under_way",
+        "tests/sim/test_rules.py::test_a_read_covers_no_lane_that_was_opened_before_its_answer",
     ),
     Mutant(
         "epoch-kept",
@@ -211,7 +211,7 @@ MUTANTS = (
         "_value(value))",
         'return EncodedRecord(_pack("attempt", pipeline, 2, key.task, key.number), None if value '
         "is None else _value(value))",
-        "tests/unit/test_deciding_read.py::test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one",
+        "tests/sim/test_rules.py::test_an_attempt_that_announces_itself_late_has_no_right",
     ),
     Mutant(
         "former-format-is-read",
@@ -235,7 +235,7 @@ MUTANTS = (
         "shipper/kafka/topic_ids.py",
         "return topic in self._answers and self._answers[topic].began >= number",
         "return topic in self._answers",
-        "tests/unit/test_topic_ids.py::test_a_look_that_began_before_the_question_is_no_answer",
+        "tests/sim/test_rules.py::test_a_look_at_ids_that_began_before_the_records_confirms_none",
     ),
     Mutant(
         "ids-from-before-the-read",
@@ -243,7 +243,7 @@ MUTANTS = (
         "shipper/driver/recreated.py",
         "    present = client.present_ids(wanted)\n    found",
         "    present = present if present is not None else client.present_ids(wanted)\n    found",
-        "tests/unit/test_recreated.py::test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own",
+        "tests/sim/test_rules.py::test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one",
     ),
     Mutant(
         "gone-chunks-count",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-_SHORT = ("tests/unit/", "tests/property/")
+_SHORT = ("tests/unit/", "tests/property/", "tests/sim/")
 _SHORT_SECONDS, _LONG_SECONDS = 120.0, 900.0
 _JAR, _BUILD_JAR = "spark_jobs/jars/shipper-lines.jar", "jvm/build.py"
 #: Looking for plugins takes a third of a unit test's time. Random tests take the same examples each

@@ -476,7 +476,7 @@ def do(history: History, step: Any) -> None:
         ("own", 0, "gate closes"),
     ],
 )
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=settings().max_examples // 4)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
 def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(
     hours: int, story: list[Any]

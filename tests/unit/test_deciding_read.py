@@ -162,23 +162,6 @@ def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
         attempt.check()
 
 
-def test_an_attempt_of_an_earlier_run_never_hides_an_attempt_of_this_one(topic: MemoryLog) -> None:
-    """Spark numbers attempts from 0 in each application, and compaction keeps the latest record of
-    a key."""
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("s")],
-    )
-    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 0), Attempt())])
-    topic.append(
-        "ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0, True), Attempt())]
-    )  # a zombie of the first run
-    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(2, 0, 1), Attempt())])
-    topic.compact(SimpleNamespace(random=lambda: 1.0))  # type: ignore[arg-type]
-    assert ledger_of(topic).look(CONTROL_NOW).attempts == {0: [0, 1]}
-
-
 def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
     ledger = ledger_of(topic)
     topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])

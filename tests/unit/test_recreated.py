@@ -44,19 +44,6 @@ def judged(client: Client, held: Chunks, **more: Any) -> module.Incarnations:
     return judge(client, held, {OWN, LATE}, **more)  # type: ignore[arg-type]
 
 
-def test_ids_that_were_asked_for_before_the_ledger_was_read_serve_only_if_they_are_the_chunks_own() -> (  # noqa: E501
-    None
-):
-    """Between the two another run may have shipped to a topic that was created again: its
-    chunks are not gone."""
-    client = Client(t="B")
-    found = judged(client, chunks("B"), present={"t": "A"})
-    assert client.asked == [{"t"}]
-    assert not found.lost.found
-    assert found.topic_ids == {"t": "B"}
-    assert not judged(Client(), chunks("B"), present={"t": "B"}).lost.found
-
-
 def test_what_is_lost_does_not_count_as_there() -> None:
     found = judged(Client(t="B"), chunks())
     assert not found.chunks.splits

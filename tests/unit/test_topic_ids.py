@@ -60,26 +60,6 @@ def in_time() -> float:
     return time.monotonic() + 30
 
 
-def test_a_look_that_began_before_the_question_is_no_answer(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
-    """The records may have been acknowledged after the topic was created again, and the look been
-    answered before."""
-    early, late = threading.Event(), threading.Event()
-    cluster.gate = early
-    first = watch.ask({"t"})
-    wait_until(lambda: cluster.looks)
-    cluster.says, cluster.gate = Looked(ids={"t": "B"}), late
-    second = watch.ask({"t"})
-    wait_until(lambda: len(cluster.looks) == 2)
-    early.set()
-    assert watch.wait_for(first, in_time) == {"t": "A"}
-    assert not second.settled.wait(0.2), "the early look was taken for an answer"
-    late.set()
-    assert watch.wait_for(second, in_time) == {"t": "B"}
-    assert watch.known({"t"}, in_time) == {"t": "B"}
-
-
 def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(
     cluster: Cluster, watch: TopicIdWatch
 ) -> None:

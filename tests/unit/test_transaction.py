@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from shipper.errors import Superseded
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.producer import LaneSettings, SentBytes
@@ -103,33 +102,6 @@ def noting(producers: type[Scripted]) -> RightToShip[None]:
     return RightToShip(lambda: producers.events.append("read"))
 
 
-def test_nothing_begins_when_somebody_later_may_ship(producers: type[Scripted]) -> None:
-    def read() -> None:
-        raise Superseded("somebody later")
-
-    transactions = Transactions(_SETTINGS, "lane", ["ledger"], RightToShip(read))
-    for _ in range(2):  # asked again, it reads again: a read that failed covers nothing
-        with pytest.raises(Superseded):
-            transactions.begin(soon)
-    assert "begin" not in producers.events
-
-
-def test_a_read_that_ends_before_a_producer_is_initialised_says_nothing_about_it(
-    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another lane reads while this one is being opened. A later run may announce itself between
-    that read and the fencing."""
-    right = noting(producers)
-
-    def init(self: Scripted, until: Until) -> None:
-        right.check()
-        self.events.append("init")
-
-    monkeypatch.setattr(producers, "init", init)
-    Transactions(_SETTINGS, "lane", ["ledger"], right).begin(soon)
-    assert producers.events == ["connect", "read", "init", "read", "begin"]
-
-
 def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[Scripted]) -> None:
     transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
@@ -182,19 +154,3 @@ def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
     with pytest.raises(KafkaFault, match="INVALID_TRANSACTION_TIMEOUT"):
         Transactions(_SETTINGS, "lane", ["ledger"], noting(producers)).open(soon)
     assert not faults
-
-
-class TestRightToShip:
-    def test_a_read_does_not_cover_who_opened_while_it_was_under_way(self) -> None:
-        reads: list[int] = []
-        opened: list[int] = []
-
-        def read() -> None:
-            reads.append(1)
-            if not opened:
-                opened.append(right.opened())
-
-        right = RightToShip(read)
-        right.check()
-        right.confirm(opened[0])
-        assert len(reads) == 2
