@@ -42,29 +42,36 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
+@pytest.fixture(scope="module")
+def client(airflow: Path) -> Iterator[Any]:
+    """Of Airflow's own app, with the plugin as it is installed. Each request looks up the
+    configuration."""
+    from airflow.api_fastapi.app import create_app, purge_cached_app
+    from fastapi.testclient import TestClient
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "dag_roles.DagByDag")
+        patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of this test, " * 4)
+        purge_cached_app()
+        yield TestClient(create_app(apps="core"))
+        purge_cached_app()
+
+
 @pytest.fixture
-def ask(
-    airflow: Path, world: World, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Any]]:
-    """``ask(person, path)`` of Airflow's own app, with the plugin as it is installed, and the
-    cookie that a login gives."""
-    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "dag_roles.DagByDag")
-    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "a secret of this test, " * 4)
-    from airflow.api_fastapi.app import create_app, get_auth_manager, purge_cached_app
+def ask(client: Any, world: World) -> Iterator[Callable[..., Any]]:
+    """``ask(person, path)`` with the cookie that a login gives."""
+    from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
-    from fastapi.testclient import TestClient
 
     with create_session() as session:
         session.merge(DagBundleModel(name="dags-folder"))
         session.flush()
         for name in ("web", "audit"):
             session.merge(DagModel(dag_id=name, bundle_name="dags-folder"))
-    purge_cached_app()
-    client = TestClient(create_app(apps="core"))
 
     def asked(
         person: str | None,
@@ -91,7 +98,6 @@ def ask(
         )
 
     yield asked
-    purge_cached_app()
     with create_session() as session:
         for run in session.query(DagRun):
             session.delete(run)
