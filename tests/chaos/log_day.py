@@ -484,6 +484,7 @@ class HourlyDay(Day):
             and not file.pinned
             and packed >= file.packed
             and (not shipped or file.sent == len(file.lines))
+            and not (file.is_short and operation in ("grow", "into-done", "other-hour"))
         ]
         return self.random(f"pick {operation}").choice(fit) if fit else None
 

@@ -16,6 +16,7 @@ from typing import Any
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
+from shipper.ledger.heads import HEAD_BYTES
 from tests.integration.hdfs_world import HdfsFiles, OpenFile, hdfs_files, runner
 
 DAY_SECONDS = 86_400
@@ -51,6 +52,13 @@ class LogFile:
     def code(self) -> str:
         """Why a plan leaves it out; ``done`` if it does not."""
         return "doubtful" if self.doubtful and self.state == "done" else self.state
+
+    @property
+    def is_short(self) -> bool:
+        """True if so little of it was sent that nothing would tell it from another file, if it grew
+        and lay in another folder as well when the next run sees it."""
+        sent = sum(len(line) + 1 for line in self.lines[: self.sent])
+        return self.changed and 0 < sent < HEAD_BYTES
 
     @property
     def content(self) -> bytes:
