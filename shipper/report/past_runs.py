@@ -27,6 +27,9 @@ _AT_ONCE = 16
 _LOOKED_AT_PER_RUN = 5
 """Windows without a run to show that are skipped for each wanted window; a pipeline that has failed
 for weeks should not have all of its reports read by each run."""
+_WINDOWS_WITH_A_SHIP = 3
+"""Windows whose last run is asked for a ship by which to foretell another one. Each plan asks, one
+after the other."""
 
 S = TypeVar("S", "_Report", "PastShip", PlanResult)
 
@@ -139,14 +142,14 @@ class PastShip(BaseModel):
 
 def last_ship(runs_uri: str, pipeline: str, cluster: str) -> PastShip | None:
     """Return the latest ship to the cluster that took long enough to tell what held it up; None if
-    the latest few windows have none. Raises OSError."""
+    none of the last runs over the latest windows has one. Raises OSError."""
     fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
     names = sorted((name for _, name in _windows(fs, path)), reverse=True)
-    for folder in (f"{path}/{name}" for name in names[:_LOOKED_AT_PER_RUN]):
-        for run_id in sorted(names_in(fs, folder), reverse=True)[:_LOOKED_AT_PER_RUN]:
-            found = _find(fs, f"{folder}/{run_id}/ship.{cluster}.json", run_id, PastShip)
-            if found and found.tells:
-                return found
+    for folder in (f"{path}/{name}" for name in names[:_WINDOWS_WITH_A_SHIP]):
+        run_id = max(names_in(fs, folder), default="")
+        found = _find(fs, f"{folder}/{run_id}/ship.{cluster}.json", run_id, PastShip)
+        if found and found.tells:
+            return found
     return None
 
 

@@ -151,10 +151,13 @@ def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_pa
     told = {"limited_by": "source", "cpu_seconds": 9.0, "ship_seconds": 7.0, "wire_bytes": 9}
     assert last_ship(uri, "web", "a") is None
     leave_ship(uri, 1, "r1", **told, tasks=3)
-    leave_ship(uri, 2, "r2")
-    leave_ship(uri, 2, "r1", **told, tasks=4)
+    leave_ship(uri, 2, "r1", **told, tasks=5)
+    leave_ship(uri, 2, "r2", **told, tasks=4)
     leave_ship(uri, 3, "r1", **told, topics=[])
-    (tmp_path / "web" / RunFolder.name_of(Window(START, START + HOUR)) / "r0").mkdir(parents=True)
+    killed = Window(START + 4 * HOUR, START + 5 * HOUR)
+    (tmp_path / "web" / RunFolder.name_of(killed)).mkdir(parents=True)
     found = last_ship(uri, "web", "a")
     assert (found.tasks, found.bytes, found.cpu_seconds, found.ship_seconds) == (4, 70, 9.0, 7.0)
     assert last_ship(uri, "web", "b") is None
+    leave_ship(uri, 5, "r1")
+    assert last_ship(uri, "web", "a") is None, "each look is a question to an object store"
