@@ -301,19 +301,16 @@ def _packed(folder: Path) -> Path:
     return folder / "tasks.tar.gz"
 
 
-def _python_below(spark: SparkServer, worker: int) -> list[tuple[str, list[str]]]:
-    """Of each Python process of a worker's executors: its program, and the files that it has
-    mapped."""
+def _python_below(spark: SparkServer) -> list[tuple[str, list[str]]]:
+    """Of each Python process of the executors that has begun to work: its program, and the files
+    of packages that it has mapped."""
     found = []
-    for executor in spark.executors(worker):
+    for executor in spark.executors(0) + spark.executors(1):
         for process in psutil.Process(executor.pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                found.append(
-                    (
-                        process.exe(),
-                        [mapped.path for mapped in process.memory_maps() if ".so" in mapped.path],
-                    )
-                )
+                mapped = [part.path for part in process.memory_maps() if "-packages" in part.path]
+                if mapped:
+                    found.append((process.exe(), mapped))
     return found
 
 
@@ -334,14 +331,12 @@ def test_an_archive_brings_tasks_shipper_wherever_executors_are(
         with running(world) as run:
             run.ships(1)
             run.until(executors(spark))
-            found = [process for worker in (0, 1) for process in _python_below(spark, worker)]
+            found: list[tuple[str, list[str]]] = []
+            run.until(lambda: bool(found.extend(_python_below(spark)) or found))
             account = run.account()
         assert_exact(world, account, expected)
-        assert found
-        for program, libraries in found:
+        for program, packages in found:
             assert Path(program).is_relative_to(sys.base_prefix), program
-            packages = [path for path in libraries if "-packages" in path]
-            assert packages
             assert not [path for path in packages if not path.startswith(str(spark.directory))]
 
 
