@@ -32,8 +32,8 @@ LINES = [b"".join(b"%d of %d\n" % (line, file) for line in range(20_000)) for fi
 LONG = b"".join(base64.b64encode(os.urandom(384)) + b"\n" for _ in range(24_000))
 LONG_FILES = 16
 ALL_LONG = lines_of(*[LONG] * LONG_FILES)
-#: More than two lives of a ticket.
-SLOWLY = {"rate_limit": "1100kB/s", "lease": "2s"}
+#: More than two lives of a ticket. Chunks are small, so that each life sees commits.
+SLOWLY = {"rate_limit": "1100kB/s", "lease": "2s", "chunk_size": "4MB"}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,8 @@ def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld) -> None:
 def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_run_sends_the_rest(
     world: KerberosWorld, tmp_path: Path
 ) -> None:
-    world.write(of="long", delivery=SLOWLY)
+    # Spark takes a second token while the ticket lives. The last files are begun after its end.
+    world.write(of="long", delivery=SLOWLY | {"rate_limit": "600kB/s"})
     run = ("run", world.name, "--window", WINDOW)
     ended = world.command_with(ticket(world.hdfs, USER, tmp_path / "cache"), *run)
     assert ended.returncode == 1, ended.stderr[-4000:]
