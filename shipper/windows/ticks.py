@@ -75,6 +75,9 @@ class Ticks:
             window = Window(window.end, self.after(window.end))
 
     def _tick(self, moment: dt.datetime, *, forward: bool) -> dt.datetime:
+        # Ticks and changes of clocks are at whole seconds, and so are all steps between them.
+        whole = moment.replace(microsecond=0)
+        moment = whole if forward or whole == moment else whole + _SECOND
         if self._every_hour:
             return self._tick_on_the_wall(moment, forward=forward)
         # Around a change of clocks the next time on the wall need not be the next tick: one hour
