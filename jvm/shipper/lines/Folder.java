@@ -116,7 +116,7 @@ public final class Folder {
                 return Hdfs.status(Content.fileSystem(whole, conf), whole, conf);
             } catch (IOException error) {
                 IOException told = Access.explained(whole, conf, error);
-                if (Access.isGone(told) || (Access.isFault(told) && !Access.isLogin(told))) {
+                if (Access.isGone(told) || (Access.isDenied(told) && !Access.isLogin(told))) {
                     return told;
                 }
                 throw told;

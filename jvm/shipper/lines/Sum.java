@@ -1,5 +1,6 @@
 package shipper.lines;
 
+import java.util.HexFormat;
 import java.util.zip.CRC32;
 import java.util.zip.CRC32C;
 
@@ -57,11 +58,8 @@ final class Sum {
     /** LENGTH:CRC32CRC32C, the sums in hexadecimal. */
     @Override
     public String toString() {
-        return length() + ":" + hexadecimal(first()) + hexadecimal(second());
-    }
-
-    private static String hexadecimal(long sum) {
-        return Long.toHexString(1L << 32 | sum).substring(1);
+        HexFormat digits = HexFormat.of();
+        return length() + ":" + digits.toHexDigits(first(), 8) + digits.toHexDigits(second(), 8);
     }
 
     /** The CRC of two contents, by theirs and the length of the second one: the first one times x^(8 · length), modulo the polynomial. */
