@@ -198,7 +198,8 @@ class Forecast(Result):
     seconds: float | None = None
     """Seconds from the first byte to the last commit; null: not known."""
     limited_by: Limit | None = None
-    """As `limited_by` of a ship; null: not known, or the ship is too short to tell."""
+    """Limit by the words of a ship's `limited_by`; null: not known, or the ship is too short to
+    tell."""
 
 
 class ClusterPlan(OfCluster):
