@@ -103,6 +103,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
         files=[_planned(context, file, _tick(context, file, own)) for file in files],
         left_out=_left_out(context, left_out, pattern, own),
         empty=empty,
+        over_until=_over_until(context, own, started_at),
         looked_back=back.result() if back else None,
         topics=list(
             dict.fromkeys(
@@ -116,6 +117,14 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     else:
         _ask_clusters(context, result, files, back)
     return result
+
+
+def _over_until(context: RunContext, own: TickFolders, now: dt.datetime) -> dt.datetime | None:
+    """Return the begin of the first tick that is not over; None if there is none. The scheduler has
+    waited for a run of the schedule, by a clock of its own."""
+    if context.pipeline.schedule is None or context.request.scheduled:
+        return None
+    return next((tick.start for tick in own.of if tick.end > now), None)
 
 
 def _check_named(

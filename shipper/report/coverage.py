@@ -85,7 +85,7 @@ def _coverage(
         notes[window, ""] = Uncovered(window=window, why="it had no file")
     return Coverage(
         start=planned.looks_back_to or plan.window_start,
-        end=plan.window_end,
+        end=plan.over_until or plan.window_end,
         looked_at=plan.place,
         asked=planned.asked,
         uncovered=list(notes.values()),

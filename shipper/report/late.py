@@ -194,13 +194,15 @@ def fresh_until(
             break
         start = min(window.start for window in some)
         records = [
-            record
-            for record in read_records(runs_uri, pipeline, start, now)
-            if record.window_end <= now
+            record for record in read_records(runs_uri, pipeline, start, now) if record.until <= now
         ]
         for name in lacking:
             seen = on_cluster(records, name)
-            windows_there = {record.window for record in seen if record.passed and record.start}
+            windows_there = {
+                Window(record.window_start, record.until)
+                for record in seen
+                if record.passed and record.start and record.until > record.window_start
+            }
             ends = [_there_until(window, seen) for window in windows_there if window.end > start]
             if latest := max((end for end in ends if end), default=None):
                 found[name] = latest

@@ -287,6 +287,9 @@ class PlanResult(StepResult):
     empty: list[str] = []
     """START/END of the ticks of the schedule, of the window and of those that were looked back at,
     whose folders hold no file that is wanted."""
+    over_until: dt.datetime | None = None
+    """End of the ticks of the window that were over when a run by hand was planned; None: all
+    were, or there is no schedule."""
     looked_back: LookedBack | None = None
     """Folders of earlier windows; None: the run did not look back."""
     sample_ratio: float = 1.0

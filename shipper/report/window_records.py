@@ -115,8 +115,10 @@ class WindowRecord(BaseModel):
     others: tuple[str, ...] = ()
     """Clusters that the run was asked to leave alone."""
     start: dt.datetime | None = None
-    """Begin of the stretch up to the window's end that was looked at; None: the step did not look,
-    or at named files alone."""
+    """Begin of the stretch that was looked at; None: the step did not look, or at named files
+    alone."""
+    end: dt.datetime | None = None
+    """End of that stretch, if the run looked before its window was over; None: the window's."""
     passed: bool = False
     """True if the delivery gate has passed."""
     asked: bool = True
@@ -152,6 +154,10 @@ class WindowRecord(BaseModel):
     def since(self) -> dt.datetime:
         """Begin of what the record is about."""
         return min(self.window_start, self.start or self.window_start)
+
+    @property
+    def until(self) -> dt.datetime:
+        return self.end or self.window_end
 
     def is_about(self, cluster: str) -> bool:
         return self.cluster == cluster or (not self.cluster and cluster not in self.others)
@@ -262,6 +268,7 @@ def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> Wind
         **{**step, "at": look.looked_at or gate.place},
         cluster=gate.cluster,
         start=look.start if look.start < look.end else None,
+        end=look.end if look.end < gate.window_end else None,
         passed=True,
         uncovered=look.uncovered,
         committed=look.committed,

@@ -110,6 +110,8 @@ class _Fold:
     """Stretches that runs which passed have looked at."""
     is_covered: bool = False
     """True if they hold all of the window."""
+    is_early: bool = False
+    """True if the window was not over when the last run over it looked and passed."""
     closed: str = ""
     """Run that closed the source gate, which no run over the whole window has passed since."""
     covered_before: list[Stretch] = field(default_factory=list)
@@ -136,7 +138,7 @@ class _Fold:
     """Run, and when its step ended."""
 
     def add(self, record: WindowRecord) -> None:
-        window, start, end = self.window, record.start, record.window_end
+        window, start, end = self.window, record.start, record.until
         own = contains(record.window, window)
         if start is None and not own:
             return  # a step of a run over another window, which did not look at this one
@@ -149,6 +151,8 @@ class _Fold:
         if whole and spans and record.passed and not own and self._changes_nothing(record):
             return
         self.tried |= own or spans
+        if own and (record.passed or record.step == "plan"):
+            self.is_early = record.passed and end < window.end
         self._follow(record, own=own)
         if exact:
             self.last = record.run_id
@@ -255,6 +259,8 @@ class _Fold:
             return WindowState(BLOCKED, "its source gate is closed")
         if self.lost:
             return WindowState(FAILED, self.lost)
+        if not self.is_covered and self.is_early:
+            return WindowState(MISSING, "it was not over when its last run looked")
         if not self.is_covered:
             failed = WindowState(FAILED, "its run failed, or has not ended")
             return failed if self.tried else None

@@ -23,7 +23,14 @@ from typing import Any
 
 from shipper.config.schedule import Schedule
 from shipper.report.incomplete import stands_still
-from shipper.report.window_state import STATES, TROUBLE, state_at, state_under_way
+from shipper.report.window_state import (
+    MISSING,
+    STATES,
+    TROUBLE,
+    WAITING,
+    state_at,
+    state_under_way,
+)
 from shipper.shipments.index import (
     ALL,
     CODES,
@@ -167,9 +174,11 @@ def _cells(index: Index, known: Known, cluster: str, between: Span, now: int) ->
 def state_now(known: Known, cell: Sequence[int], now: int) -> int:
     """Return the state of a cell: begin, end, state, when its run began, complete."""
     start, end, state, began, complete = cell
-    if state not in UNDER_WAY:
+    if state not in (*UNDER_WAY, CODES[MISSING]):
         return state
     due, at = known.due(window_of((start, end))), _at(now)
+    if state == CODES[MISSING]:
+        return CODES[WAITING] if due is not None and at < due else state
     late = due is not None and at >= due and not complete
     return CODES[state_under_way(_at(began), at, late=late, trouble=state == CODES[TROUBLE])]
 

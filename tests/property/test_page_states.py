@@ -67,6 +67,8 @@ class Truth:
     """A run whose gate has passed has looked at it."""
     tried: bool = False
     """A run was to ship it, or a part of it."""
+    early: bool = False
+    """The last run that was to ship it and had a plan passed, and the window was not over."""
     own_looked: bool = False
     """One of these was over all of it, or came before its source gate closed; no other one opens a
     gate that is closed."""
@@ -116,9 +118,9 @@ class History:
             self.young.add(self.files[-1])
 
     def new(self, first: int, count: int, *, scheduled: bool) -> Run | None:
-        """None: the schedule has not come to it."""
+        """None: the schedule has not come to it, or not even people."""
         count = min(count, TICKS - first)
-        if at(first + count) > self.now:
+        if at(first + count if scheduled else first) > self.now:
             return None
         self.count += 1
         self.done.append(Run(first, count, scheduled, f"run-{self.count:03}"))
@@ -152,7 +154,9 @@ class History:
             file for file in there if file not in self.ledger and file not in self.young | alone
         ]
         left_alone = [file for file in alone if file not in self.ledger]
+        early = [tick for tick in own if at(tick + 1) > began]
         plan = self.plan(common, run, own, before, there, lacking, left_alone)
+        plan.over_until = at(early[0]) if early else None
         closed = ending == "gate closes"
         check = CheckResult(
             check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
@@ -198,6 +202,8 @@ class History:
                 if then < began and start <= one.start and one.end <= window.end
             ]
             self.begun = {one: then for one, then in self.begun.items() if one not in dead}
+        for tick in own:
+            self.truth[tick].early = passed and tick in early
         self.learn(run, seen, own, lacking, left_alone, ending)
 
     def learn(
@@ -212,6 +218,12 @@ class History:
         """What the report of a run has told, whatever it holds."""
         for tick in seen:
             truth, passed = self.truth[tick], ending == "passes"
+            if truth.early and tick in own:
+                truth.closed, truth.own_passed = (
+                    [],
+                    run.passed if run.count == 1 else truth.own_passed,
+                )
+                continue
             left = {file for file in [*self.young, *left_alone] if file.tick == tick}
             if passed:
                 truth.looked, truth.left = True, {run.run_id: left}
@@ -381,9 +393,9 @@ class History:
             )
         if truth.looked:
             return "doubt" if truth.own_passed else "failed"
-        if truth.tried:
+        if truth.tried and not truth.early:
             return "failed"
-        if window.end > self.now:
+        if window.end > self.now and not truth.early:
             return "never"
         return "waiting" if self.now < window.end + WITHIN else "missing"
 

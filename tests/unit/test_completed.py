@@ -40,20 +40,23 @@ class Runs:
         back_to: int | None = None,
         left: int | None = None,
         late: int | None = None,
+        until: int | None = None,
         passes: bool = True,
         again: bool = False,
     ) -> list[int]:
         """Return the hours whose keys a run over hours ``first`` to ``last`` emits. ``left``: an
-        hour of which it left a file out; ``late``: one of which it sent a late file; ``again``: it
-        is another attempt of the run before it."""
+        hour of which it left a file out; ``late``: one of which it sent a late file; ``until``: the
+        first one that was not over when it looked; ``again``: it is another attempt of the run
+        before it."""
         self.count += not again
         own, run_id = hours(first, last), f"run-{self.count:02}"
         at = hours(99, 100).start + dt.timedelta(seconds=self.count)
         start = own.start if back_to is None else hours(back_to, back_to + 1).start
+        end = own.end if until is None else hours(until, until + 1).start
         uncovered = [] if left is None else [_left(hours(left, left + 1))]
         gate = DeliveryGateResult(
             cluster="near",
-            coverage=Coverage(start=start, end=own.end, looked_at=at, uncovered=uncovered),
+            coverage=Coverage(start=start, end=end, looked_at=at, uncovered=uncovered),
             **common(own, run_id, at),
             **({} if passes else CHECKED_FAILED),
         )
@@ -94,6 +97,13 @@ def test_late_files_are_told_by_the_key_of_their_own_window(runs: Runs) -> None:
 
 def test_a_wide_window_tells_each_of_its_windows_that_is_complete(runs: Runs) -> None:
     assert runs.keys(0, 6, left=4) == [0, 1, 2, 3, 5]
+
+
+def test_a_window_that_was_not_over_is_told_by_a_run_that_came_later(runs: Runs) -> None:
+    assert runs.keys(0, 6, until=2) == [0, 1]
+    assert runs.keys(2, 3) == [2]
+    assert runs.keys(3, 4, until=3) == []
+    assert runs.keys(5, 6, back_to=3) == [3, 4, 5]
 
 
 def test_two_runs_that_have_half_a_window_each_complete_it_together(runs: Runs) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
 from shipper.ledger.incarnations import RecreatedTopic
+from shipper.ledger.inventory import Inventory, Tally
 from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged, read_beginnings
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
@@ -64,6 +65,7 @@ class Runs:
         closed: bool = False,
         back_to: int | None = None,
         left: Collection[Uncovered] = (),
+        until: int | None = None,
         asked: RunRequest | None = None,
     ) -> None:
         self.count += 1
@@ -83,7 +85,8 @@ class Runs:
         )
         for cluster in clusters:
             start = window.start if back_to is None else hour(back_to).start
-            found = Coverage(start=start, end=window.end, uncovered=list(left))
+            end = window.end if until is None else hour(until).start
+            found = Coverage(start=start, end=end, uncovered=list(left))
             folder.write(
                 f"gate_delivery.{cluster}",
                 DeliveryGateResult(cluster=cluster, coverage=found, **of_run),
@@ -176,6 +179,20 @@ class TestAcceptedAsTheyAre:
         assert state is not None
         assert state.why.startswith("accepted by olga at 2026-11-05 04:00:0")
         assert state.why.endswith("UTC: the host was down")
+
+
+def test_a_run_says_nothing_of_windows_that_were_not_over(runs: Runs, tmp_path: Path) -> None:
+    """Whatever files of them the ledger has: more may have come."""
+    runs.add(Window(hour(0).start, hour(3).end), "near", "far", until=2)
+    held = Inventory(windows={str(hour(2)): Tally(files=1, complete=1)})
+    early = "it was not over when its last run looked"
+    assert runs.gaps(3, held) == [(name, n, early) for n in (2, 3) for name in ("near", "far")]
+    assert fresh_until(runs.uri, "web", ("near",), LONG) == {"near": hour(1).end}
+    runs.add(hour(2), "near", "far")
+    runs.add(hour(3))
+    assert runs.gaps(3, held) == [(name, 3, early) for name in ("near", "far")]
+    runs.add(hour(4), "near", "far", back_to=2)
+    assert runs.gaps(3, held) == []
 
 
 def test_windows_in_a_row_are_shown_as_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.lookback import LookBack, late_files
-from shipper.driver.plan import _list
+from shipper.driver.plan import _list, _over_until
 from shipper.errors import SourceError
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
 from shipper.windows.window import Window, to_ms
@@ -125,6 +127,17 @@ def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
     pipeline = Pipeline.model_validate({**spec, "runs_uri": str(tmp_path), "limits": limits})
     folder = RunFolder(str(tmp_path), "web", HOURS[2], "r")
     return RunContext(pipeline, {}, tmp_path, HOURS[2], folder, engine)
+
+
+def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path: Path):
+    context = run_of_the_last_hour(tmp_path, None)
+    own = TickFolders({hour: ["logs"] for hour in HOURS})
+    now = HOURS[1].end + dt.timedelta(minutes=59)
+    assert _over_until(context, own, now) == HOURS[2].start
+    assert _over_until(context, own, HOURS[0].start) == HOURS[0].start
+    assert _over_until(context, own, HOURS[2].end) is None
+    of_schedule = replace(context, request=RunRequest(scheduled=True))
+    assert _over_until(of_schedule, own, now) is None, "the scheduler goes by its own clock"
 
 
 def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path: Path):
