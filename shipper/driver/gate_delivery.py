@@ -116,7 +116,7 @@ def _judged(
 def _coverage(
     context: RunContext, planned: PlanResult, chunks: Chunks, cluster: str, earlier: EarlierGates
 ) -> Coverage:
-    if context.request.files:
+    if context.request.files and not context.request.replay:
         return Coverage(start=context.window.start, end=context.window.start)
     ticks = {file.id: tick_of(file, planned) for file in planned.files_for(cluster)}
     found = coverage(

@@ -9,10 +9,14 @@ import time
 from collections import Counter
 
 import pytest
-from shipper_tools.dev.console_consumer import read_records, read_topic
+from shipper_tools.dev.console_consumer import read_records as records_in
+from shipper_tools.dev.console_consumer import read_topic
 
+from shipper.report.past_runs import window_names
 from shipper.report.replays import find_replay
 from shipper.report.results import RunReport
+from shipper.report.window_records import read_records
+from shipper.report.window_state import SHIPPED, window_state
 
 from .world import World, account_of
 
@@ -71,7 +75,7 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     ]
     account, id = again(world, *arguments, "--rate", "5MB/s")
     assert (account["delivered"], account["filtered"]) == (600, {"outside_replay": 3_001})
-    records = read_records(world.bootstrap, other)
+    records = records_in(world.bootstrap, other)
     assert Counter(record.value for record in records) == Counter(
         line(n) for n in range(600, 1_200)
     )
@@ -106,6 +110,11 @@ def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
     assert world.read().total() == 3_601
     account, id = again(world, "--files", path, "--reason", "r", "--yes")
     assert account["delivered"] == 1_800
+    uri, key = str(world.root / "runs"), f"{world.name}.replay.{id}"
+    [window] = window_names(uri, key)
+    state = window_state(window, read_records(uri, key, window.start))
+    assert state is not None
+    assert state.state == SHIPPED
     found = world.read()
     assert [found[line(n)] for n in range(4)] == [1, 2, 1, 2]
     second, other = again(world, "--files", path, "--reason", "once more", "--yes")
