@@ -532,24 +532,32 @@ def _parsed(url: str, kind: TypeAdapter[T]) -> T:
 
 def pack_days(runs_uri: str, pipeline: str, before: dt.datetime, most: int) -> None:
     """Put the files of each day that ended before into one. A day stays as it is while some of it
-    cannot be read: nothing else holds it. Raises OSError."""
+    cannot be read: nothing else holds it. Raises OSError.
+
+    Another run may pack the same day. What it has removed by now lies in the packed file, which is
+    read after the others and keeps what it holds.
+    """
     root, last = _folder(runs_uri, pipeline), f"{before:{_DAY}}"
     fs, path = fsspec.core.url_to_fs(root)
-    names = names_in(fs, path)
-    days = sorted(day for day in names if len(day) == len(last) and day < last)
+    days = sorted(day for day in names_in(fs, path) if len(day) == len(last) and day < last)
     for day in days[:most]:
+        fs.invalidate_cache()
         files = {
             file: f"{root}/{day}/{file.name}"
             for file in filter(None, map(RecordFile.of, names_in(fs, f"{path}/{day}")))
         }
         text, packed = b"", f"{root}/{day}.json"
         with _passed_over(f"{root}/{day}"), runtime.ThreadPoolExecutor(_AT_ONCE) as pool:
-            kept = dict(without_superseded(files))
-            held = dict(_kept_day(packed)) if f"{day}.json" in names else {}
-            held |= zip((file.name for file in kept), pool.map(_file, kept.values()), strict=True)
+            kept, held = dict(without_superseded(files)), dict[str, list[WindowRecord]]()
+            read = list(pool.map(_file, kept.values()))
+            with contextlib.suppress(FileNotFoundError):
+                held = _parsed(packed, _DAYS)
+            held |= zip((file.name for file in kept), read, strict=True)
             text = _DAYS.dump_json(held, exclude_defaults=True)
         if not text:
             continue
-        write_whole(packed, text, durable=True)
-        _kept_day.cache_clear()
-        fs.rm(f"{path}/{day}", recursive=True)
+        if files:
+            write_whole(packed, text, durable=True)
+            _kept_day.cache_clear()
+        with contextlib.suppress(FileNotFoundError):  # another run was faster
+            fs.rm(f"{path}/{day}", recursive=True)

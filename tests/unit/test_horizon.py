@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from shipper.cli.main import app
 from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.report import horizon
+from shipper.report import horizon, window_records
 from shipper.report.incomplete import beginnings
 from shipper.report.late import Told
 from shipper.report.past_runs import find_retry_exclusions, run_ids, window_names
@@ -175,6 +175,33 @@ def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
     past.prune()
     assert {day(n) for n in range(1, 61)} <= {*window_names(past.runs, "web")}
     assert find_retry_exclusions(past.runs, "web", ("near", "far"), windows, TODAY) == before
+
+
+@pytest.mark.parametrize("removed", ["all", "some"])
+def test_two_runs_that_pack_the_same_day_at_once_lose_nothing(
+    past: Past, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    """The other one has packed the day, and removes its files."""
+    past.run(60, "near", "far")
+    before = read_records(past.runs, "web", day(60).start)
+    files = {path: path.read_text() for path in Path(past.runs).glob("web/windows/*/*.json")}
+    names, root = window_records.names_in, str(Path(past.runs) / "web" / "windows")
+
+    def listed(fs: Any, path: str) -> list[str]:
+        if path == root:
+            return names(fs, path)
+        monkeypatch.setattr(window_records, "names_in", names)
+        past.prune()
+        for file, text in list(files.items())[1:] if removed == "some" else ():
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        return names(fs, path)
+
+    monkeypatch.setattr(window_records, "names_in", listed)
+    past.prune()
+    assert len(files) > 1
+    assert not any(path.exists() for path in files)
+    assert read_records(past.runs, "web", day(60).start) == before
 
 
 def test_a_day_is_packed_only_once_all_of_it_can_be_read(past: Past) -> None:
