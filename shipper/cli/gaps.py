@@ -113,7 +113,7 @@ def gaps(
     """
     spec = load_pipeline(config, pipeline)
     if accept_window or reason:
-        _accept(config, spec, accept_window, reason)
+        _accept(config, spec, accept_window, reason, as_json=as_json)
         return
     if since and window:
         raise UsageError("--since and --window contradict each other; choose one", code="SHIP-102")
@@ -219,7 +219,9 @@ def _schedule(spec: Pipeline) -> Schedule:
     return spec.schedule
 
 
-def _accept(config: Path, spec: Pipeline, window: str | None, reason: str | None) -> None:
+def _accept(
+    config: Path, spec: Pipeline, window: str | None, reason: str | None, *, as_json: bool
+) -> None:
     if not window or not (reason or "").strip():
         raise UsageError(
             "--accept and --reason belong together: which windows, and why nothing more will come "
@@ -233,7 +235,11 @@ def _accept(config: Path, spec: Pipeline, window: str | None, reason: str | None
         raise UsageError(f"--accept {window}: no window of the schedule that is over lies in it")
     stretch = Window(ticks[0].start, ticks[-1].end)
     accept(resolve_uri(config, spec.runs_uri), spec.key, stretch, why=reason or "", who=getuser())
-    out.say(f"✓ Accepted as complete: {plural(len(ticks), 'window')}, {stretch}.", "green")
+    if as_json:
+        document = {"pipeline": spec.name, "accepted": str(stretch), "windows": len(ticks)}
+        print_json(document)
+    else:
+        out.say(f"✓ Accepted as complete: {plural(len(ticks), 'window')}, {stretch}.", "green")
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:

@@ -207,14 +207,14 @@ def records_of(result: StepResult) -> list[WindowRecord]:
 def accept(runs_uri: str, pipeline: str, window: Window, *, why: str, who: str) -> None:
     """Note that a person accepts the windows in ``window`` as they are, on each cluster: nothing
     more will come. A later run that finds a file of them takes that back. Raises OSError."""
-    now = runtime.now()
+    now, last = runtime.now(), last_written(runs_uri, pipeline)
     said = " ".join(why.split())
     record = WindowRecord(
         run_id=f"accepted-{now:%Y%m%dT%H%M%S}-{runtime.token_hex(3)}",
         window_start=window.start,
         window_end=window.end,
         step="accepted",
-        at=now,
+        at=max(now, last + dt.timedelta(microseconds=1)) if last else now,
         finished=now,
         start=window.start,
         accepted=f"accepted by {who} at {now:%Y-%m-%d %H:%M:%S} UTC: {said}",

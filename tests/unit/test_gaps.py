@@ -168,6 +168,14 @@ class TestAcceptedAsTheyAre:
         runs.add(hour(2), "near", "far", back_to=0, left=[self.LEFT])
         assert runs.gaps(2) == [("near", 0, "young"), ("far", 0, "young")]
 
+    def test_what_a_worker_wrote_whose_clock_is_ahead_comes_before(
+        self, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        runs.add(hour(0), "near", "far", left=[self.LEFT])
+        monkeypatch.setattr("shipper.runtime.now", lambda: hour(99).start)
+        self.accept(runs, hour(0))
+        assert runs.gaps(0) == []
+
     def test_a_window_that_nobody_ran_and_one_whose_gate_is_closed_may_be_accepted(
         self, runs: Runs
     ) -> None:
