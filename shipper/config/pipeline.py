@@ -62,6 +62,7 @@ from shipper.config.rules import (
     glob_fault,
     named_twice,
     password_fault,
+    pattern_of_source,
     refuse,
     source_fault,
 )
@@ -577,7 +578,12 @@ class Pipeline(Model):
     def may_ship_to(self, topic: str) -> bool:
         """Return True if a record can go there: a route's topic, or the quarantine's."""
         in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
-        return in_quarantine or any(route.matches(topic) for route in self.routes)
+        return in_quarantine or self.routes_to(topic)
+
+    def routes_to(self, topic: str) -> bool:
+        """Return True if a route can lead there: never to the quarantine's topic."""
+        in_quarantine = self.quarantine is not None and topic == self.quarantine.topic
+        return not in_quarantine and any(route.matches(topic) for route in self.routes)
 
     def needed_topics(self) -> Iterator[str]:
         """Yield the topics that every cluster must have before anything is sent."""
@@ -637,6 +643,8 @@ class Pipeline(Model):
             decides["avro"] = {"schema": self.records.avro.schema_}
         if spark := deciding(self.runner.conf):
             decides["spark"] = spark
+        if "window_start" in json.dumps(decides):
+            decides["window_start"] = pattern_of_source(self.source.path)
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
 
 

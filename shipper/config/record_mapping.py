@@ -274,7 +274,8 @@ class Route(Model):
     topics: tuple[str, ...] = ()
     """Topics that a `topic` with a `{column}` may lead to, by their whole names. A record for
     another topic goes to quarantine as `unroutable`, or fails the run without a quarantine. May be
-    changed at any time."""
+    extended at any time. A file that was shipped in part is not finished without the topics that
+    took its records."""
     matching: str | None = Field(default=None, min_length=1, examples=["logs\\\\.[a-z]{1,20}"])
     """Java regular expression for the whole topic name, instead of `topics`. `limits.max_topics`
     bounds the number of topics. Names that Kafka does not accept, ledgers of shipper (`_shipper.…`)

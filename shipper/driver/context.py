@@ -123,6 +123,7 @@ class RunContext:
             reship_below,
             frozenset(reshipped),
             frozenset(late),
+            self.pipeline.routes_to,
         )
 
     def common(self, step: str, started_at: dt.datetime | None = None) -> dict[str, Any]:

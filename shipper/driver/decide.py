@@ -60,6 +60,8 @@ class Policy:
     """Files that were invalidated under the same name before."""
     late: Collection[FileId] = frozenset()
     """Files of earlier windows."""
+    routes_to: Callable[[str], bool] = lambda topic: True
+    """Function that returns True if the pipeline's routes can lead to a topic."""
 
 
 class SourceFile(NamedTuple):
@@ -134,6 +136,16 @@ class FileCase:
         """Splits that have chunks begin where the pipeline does not cut now."""
         cut = {c.splits for s in self.chunks.states(self.id) for c in s.chunks.values()}
         return self.id not in self.chunks.aliases and bool(cut - {self.file.splits})
+
+    @property
+    def is_routed_otherwise(self) -> bool:
+        """True if records of it are in a topic that its routes no longer allow: they would go to
+        quarantine as well."""
+        return any(
+            of.topic and of.topic not in state.quarantines and not self.policy.routes_to(of.topic)
+            for state in self.chunks.states(self.id)
+            for of in state.chunks
+        )
 
     @property
     def is_of_other_spark(self) -> bool:
@@ -317,10 +329,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "changed",
-        "it was delivered in part, under another transform or cut otherwise",
+        "it was delivered in part, under another transform, cut otherwise, or to a topic that its "
+        "routes no longer allow",
         "stops (SHIP-309)",
         "refuse",
-        lambda case: case.standing == "partial" and (case.is_older or case.is_cut_otherwise),
+        lambda case: (
+            case.standing == "partial"
+            and (case.is_older or case.is_cut_otherwise or case.is_routed_otherwise)
+        ),
         lambda case: (
             "it was shipped in part under another transform, and cannot be finished under this one"
         ),
@@ -656,9 +672,9 @@ def _raise_first(own: Mapping[str, Sequence[FileId]], chunks: Chunks, spark: str
     if changed := own.get("changed"):
         raise SourceError(
             f"{_some(changed)} shipped in part under another transform: `format`, "
-            "`split_size`, `records` or `routes` changed since. The ledger cannot tell which "
-            "records of the new transform are delivered, so nothing was sent. Restore the "
-            "earlier transform to finish the files, or re-ship them with `--reship`: "
+            "`split_size`, `records`, `routes` or the time in `path` changed since. The ledger "
+            "cannot tell which records of the new transform are delivered, so nothing was sent. "
+            "Restore the earlier transform to finish the files, or re-ship them with `--reship`: "
             "consumers will see duplicates.",
             code="SHIP-309",
         )

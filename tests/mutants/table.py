@@ -321,7 +321,7 @@ MUTANTS = (
         "digest-not-compared",
         _ORDINALS,
         "shipper/driver/decide.py",
-        'case.standing == "partial" and (case.is_older or case.is_cut_otherwise)',
+        "case.is_older or case.is_cut_otherwise or case.is_routed_otherwise",
         "False",
         "tests/unit/test_ledger.py::TestRemaining::test_a_file_begun_under_another_transform_is_refused",
     ),

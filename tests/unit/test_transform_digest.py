@@ -49,6 +49,15 @@ def test_what_decides_the_records_of_a_file_changes_the_digest(changes: dict[str
     assert pipeline(**changes).transform_digest() != pipeline().transform_digest()
 
 
+def test_the_time_in_the_path_counts_if_records_are_made_of_it() -> None:
+    def digests(**records: Any) -> set[str]:
+        paths = ("logs/{window_start:%Y/%m/%d/%H}/", "logs/{window_start:%Y/%m/%d}/*/")
+        return {pipeline(source=path, records=records).transform_digest() for path in paths}
+
+    assert len(digests(drop={"night": "hour(window_start) < 6"})) == 2
+    assert len(digests()) == 1
+
+
 @pytest.mark.parametrize("path", ["/logs/a.log", "/logs/a.log.gz", "/logs/a.log.bz2"])
 def test_a_file_has_the_same_splits_on_any_number_of_cores(path: str) -> None:
     file = PlannedFile(path=path, size_bytes=10**8, modified_ms=5, splits=1)
