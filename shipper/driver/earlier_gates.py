@@ -219,7 +219,8 @@ class EarlierGates:
         with self._reached():
             windows = self._folder.windows()
         for window in windows:
-            if window != self._context.window and found.start <= window.start < found.end:
+            overlaps = window.start < found.end and found.start < window.end
+            if window != self._context.window and overlaps:
                 why = "its delivery gate is closed, and nobody has opened it"
                 found.uncovered.append(Uncovered(window=str(window), why=why))
         return found

@@ -241,8 +241,11 @@ def find_retry_exclusions(
     start = min((window.start for window in windows), default=None)
     for record in read_records(runs_uri, pipeline, start, end) if start else ():
         over = [window for window in windows if contains(record.window, window)]
-        if record.closed is not None:
-            closed |= dict.fromkeys(over, record.closed)
+        if record.closed:  # a part of a window, too: the schedule may have changed since
+            touched = [one for one in windows if one.start < record.window_end]
+            closed |= {one: True for one in touched if record.window_start < one.end}
+        elif record.closed is not None:
+            closed |= dict.fromkeys(over, False)
         for cluster in filter(record.is_about, clusters):
             if record.passed:
                 failed[cluster].difference_update(over)

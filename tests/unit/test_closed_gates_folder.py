@@ -139,3 +139,13 @@ def test_a_window_with_a_closed_gate_is_not_covered_by_a_run_that_looks_back(
     ClosedGatesFolder(str(tmp_path), "web", "frankfurt").add(WINDOW, closed(5))
     found = earlier(tmp_path, NEXT, 9).without_closed(Coverage(start=START, end=NEXT.end))
     assert [each.window for each in found.uncovered] == [str(WINDOW)]
+
+
+def test_a_part_of_a_window_with_a_closed_gate_is_not_covered(tmp_path: Path) -> None:
+    both = Window(WINDOW.start, NEXT.end)
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(both, closed(5))
+    folder.add(Window(START - HOUR, START), closed(6))
+    for part in (WINDOW, NEXT):
+        found = earlier(tmp_path, part, 9).without_closed(Coverage(start=part.start, end=part.end))
+        assert [each.window for each in found.uncovered] == [str(both)]

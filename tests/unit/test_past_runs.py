@@ -7,10 +7,16 @@ import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.pipeline import Pipeline
-from shipper.report.past_runs import last_ship, past_runs
+from shipper.report.past_runs import find_retry_exclusions, last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import RunReport, ShipResult, TopicAccount
+from shipper.report.results import (
+    CheckResult,
+    GateResult,
+    RunReport,
+    ShipResult,
+    TopicAccount,
+)
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
@@ -161,3 +167,28 @@ def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_pa
     assert last_ship(uri, "web", "b") is None
     leave_ship(uri, 5, "r1")
     assert last_ship(uri, "web", "a") is None, "each look is a question to an object store"
+
+
+def test_a_closed_source_gate_holds_files_back_also_when_the_schedule_has_changed(tmp_path):
+    def gate(first, last, status):
+        window = Window(START + first * HOUR, START + last * HOUR)
+        common = {
+            "pipeline": "web",
+            "window_start": window.start,
+            "window_end": window.end,
+            "run_id": f"run-{last}",
+            "started_at": window.end,
+            "finished_at": window.end,
+        }
+        check = CheckResult(
+            check="c", severity="block", passed=status != "failed", expected="", observed=""
+        )
+        found = GateResult(step="gate_source", status=status, checks=[check], **common)
+        RunFolder(str(tmp_path), "web", window, f"run-{last}").write("gate_source", found)
+
+    both, end = Window(START, START + 2 * HOUR), START + 9 * HOUR
+    gate(0, 1, "failed")
+    gate(1, 2, "succeeded")
+    assert find_retry_exclusions(str(tmp_path), "web", ["a"], [both], end).closed == {both}
+    gate(0, 3, "succeeded")
+    assert find_retry_exclusions(str(tmp_path), "web", ["a"], [both], end).closed == set()
