@@ -26,6 +26,11 @@ ROOT = Path(__file__).resolve().parent
 JAR = ROOT.parent.joinpath(*READER_JAR.parts[-3:])
 SOURCES_ENTRY = "META-INF/shipper-sources"
 COMPILER_ENTRY = "META-INF/shipper-javac"
+#: By which Spark finds the class.
+_SERVICE = (
+    "META-INF/services/org.apache.spark.scheduler.ExternalClusterManager",
+    b"shipper.spark.KerberizedStandalone\n",
+)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -73,6 +78,7 @@ def build(target: Path) -> None:
             _add(jar, "META-INF/MANIFEST.MF", b"Manifest-Version: 1.0\r\n\r\n")
             _add(jar, SOURCES_ENTRY, sources().encode())
             _add(jar, COMPILER_ENTRY, _compiler().encode())
+            _add(jar, *_SERVICE)
             for path in sorted(Path(folder).rglob("*.class")):
                 _add(jar, path.relative_to(folder).as_posix(), path.read_bytes())
         part.replace(target)

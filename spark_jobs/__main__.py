@@ -27,7 +27,6 @@ from shipper.config.load import references
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import replayed
 from shipper.driver.clusters import Clusters
-from shipper.driver.kerberos import refuse_executors_without_login
 from shipper.errors import JarsUnavailable, JavaUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, collect_garbage_less_often
 from shipper.report.phases import STARTING_PYTHON
@@ -144,7 +143,6 @@ def _run(arguments: argparse.Namespace) -> int:
         ]
     )
     steps = {step.partition(":")[0] for step in arguments.steps}
-    refuse_executors_without_login(pipeline.runner)
     if PLAN in steps:  # it lists files; Java starts while Python imports the rest
         set_environment(pipeline)
         with suppress(JarsUnavailable, JavaUnavailable):  # the step says so, in its result

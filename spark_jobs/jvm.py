@@ -80,7 +80,7 @@ def _begin(
 ) -> _Jvm | None:
     if options is None:
         options = class_data.options(settings, archive)
-    command = java_command.command(settings, options)
+    command = java_command.command(_of_submit(settings), options)
     if command is None:
         return None
     folder = Path(tempfile.mkdtemp(prefix="shipper-java-"))
@@ -98,6 +98,13 @@ def _begin(
             env=environment, stdin=subprocess.PIPE, stdout=words.pipe, stderr=words.pipe,
         )  # fmt: skip
     return _Jvm(process, folder, words, archive is not None)
+
+
+def _of_submit(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings for `SparkSubmit`, which logs in by a keytab unless the master is a
+    standalone one. The SparkContext gets the real master."""
+    is_kerberized = settings["spark.master"].startswith("kerberized:")
+    return {**settings, "spark.master": "local"} if is_kerberized else settings
 
 
 def _with_class_path_in_file(command: Sequence[str], file: Path) -> list[str]:
@@ -215,7 +222,7 @@ def _launched(settings: Mapping[str, str]) -> Any:
     from pyspark.java_gateway import launch_gateway
 
     find_java()
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(_of_submit(settings).items()))
     try:
         with _Words() as words:
             gateway = launch_gateway(conf, {"stderr": words.pipe})  # type: ignore[no-untyped-call]

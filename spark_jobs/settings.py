@@ -13,6 +13,7 @@ from shipper import s3a
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
 from shipper.config.runner_options import Runner
+from shipper.driver import kerberos
 from shipper.driver.dispositions import has_sql
 from shipper.runner import carried, task_python
 from spark_jobs.java_command import spark_home
@@ -84,6 +85,7 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.executorEnv.LC_ALL": _UTF8,
         **SQL_DEFAULTS,
         **_for_hadoop(hadoop),
+        **_tokens(pipeline),
         **runner.conf,
         **_for_hadoop(of_source),
         **_more_class_path(runner, more_jars),
@@ -104,6 +106,20 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
 
 def _for_hadoop(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.hadoop.{name}": value for name, value in settings.items()}
+
+
+def _tokens(pipeline: Pipeline) -> dict[str, str]:
+    """Return what gives executors delegation tokens of a kerberized source. By default Spark has
+    them of `fs.defaultFS` alone, and a standalone one has none (jvm/shipper/spark)."""
+    runner, (scheme, _, host, *_) = pipeline.runner, f"{pipeline.source.path}///".split("/")
+    if scheme not in ("hdfs:", "viewfs:") or not kerberos.is_on(runner.conf):
+        return {}
+    found = {"spark.kerberos.access.hadoopFileSystems": f"{scheme}//{host}"} if host else {}
+    if runner.kind == "standalone":
+        found["spark.master"] = f"kerberized:{runner.spark_master}"
+        # The workers need no core-site.xml.
+        found["spark.hadoop.hadoop.security.authentication"] = "kerberos"
+    return found
 
 
 def _more_class_path(runner: Runner, jars: list[Path]) -> dict[str, str]:

@@ -9,6 +9,8 @@ from pydantic import Field, StrictInt, field_validator, model_validator
 from shipper.config.properties import PINNED_PATTERN, fault_of_setting
 from shipper.config.rules import ARCHIVE_PATTERN, MEMORY_PATTERN, THE_KEY, Model, refuse
 
+_LOGIN = ("spark.kerberos.principal", "spark.kerberos.keytab")
+
 
 class Runner(Model):
     """Place of the Spark job. To scale out, use Spark's cluster managers."""
@@ -50,12 +52,12 @@ class Runner(Model):
     @model_validator(mode="after")
     def _kerberos_can_work(self) -> Runner:
         late = "spark.hadoop.hadoop.security.authentication"
-        login = [name for name in self.conf if name.startswith("spark.kerberos.")]
+        login = [name for name in self.conf if name in _LOGIN]
         is_on = self.conf.get(late, "").lower() == "kerberos"
-        if self.kind == "standalone" and (is_on or login):
+        if self.kind == "standalone" and login and self.spark_submit:
             raise ValueError(
-                "Kerberos does not work with `kind: standalone`: Spark gives its executors no "
-                "login there; use `kind: local`"
+                f"`conf` has {login[0]}, by which spark-submit does not log in with `kind: "
+                "standalone`; remove `spark_submit`, or use `kinit`"
             )
         if is_on and login:
             raise ValueError(

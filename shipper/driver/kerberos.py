@@ -6,13 +6,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from shipper.config.runner_options import Runner
-from shipper.errors import UsageError
-
 CODE = "SHIP-313"
-REMEDY_OF_STANDALONE = "Use `runner.kind: local`"
 #: Words of Hadoop's clients and of Java's Kerberos.
 _FAILURES = re.compile(
     r"Client cannot authenticate via|SIMPLE authentication is not enabled|KerberosAuthException"
@@ -20,6 +17,7 @@ _FAILURES = re.compile(
     r"|Token has expired"
 )
 _KLIST_SECONDS = 5.0
+_SETTING = "hadoop.security.authentication"
 
 
 def is_refused(why: str) -> bool:
@@ -52,25 +50,10 @@ def logged_in() -> str:
     return f"The Kerberos ticket of {user[1]} ends {ticket[1]}"
 
 
-def why_executors_get_no_login(runner: Runner) -> str | None:
-    """Return why every task would be refused, although the gates would pass; None if nothing speaks
-    against the tasks' login."""
-    if runner.kind == "standalone" and _is_asked_for():
-        return (
-            "HADOOP_CONF_DIR asks for Kerberos, and executors of a standalone Spark get no login "
-            "from Spark: each would be refused"
-        )
-    return None
-
-
-def refuse_executors_without_login(runner: Runner) -> None:
-    """Raise UsageError if the executors of the runner's Spark get no login."""
-    if why := why_executors_get_no_login(runner):
-        raise UsageError(f"{why}. Nothing was sent. {REMEDY_OF_STANDALONE}.", code=CODE)
-
-
-def _is_asked_for() -> bool:
-    """True if core-site.xml in HADOOP_CONF_DIR turns Kerberos on."""
+def is_on(conf: Mapping[str, str]) -> bool:
+    """True if these settings of Spark, or core-site.xml in HADOOP_CONF_DIR, turn Kerberos on."""
+    if (given := conf.get(f"spark.hadoop.{_SETTING}")) is not None:
+        return given.lower() == "kerberos"
     folder = os.environ.get("HADOOP_CONF_DIR")
     if not folder:
         return False
@@ -81,4 +64,4 @@ def _is_asked_for() -> bool:
     except (OSError, ET.ParseError):
         return False
     settings = {each.findtext("name"): each.findtext("value") for each in root.iter("property")}
-    return (settings.get("hadoop.security.authentication") or "").lower() == "kerberos"
+    return (settings.get(_SETTING) or "").lower() == "kerberos"

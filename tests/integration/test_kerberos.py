@@ -9,18 +9,23 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kerberos import JARS, SERVER, USER, KerberizedHdfs
+from shipper_tools.dev.spark import SparkServer
+from shipper_tools.dev.yarn import YarnServer
 
 from shipper.java import find_java
 
 from .hdfs_world import IMPATIENT
+from .test_spark_cluster import ON_LOOPBACK
+from .test_yarn import ON_YARN
 from .world import WINDOW, World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
@@ -36,6 +41,9 @@ ALL_LONG = lines_of(*[LONG] * LONG_FILES)
 SLOWLY = {"rate_limit": "1100kB/s", "lease": "2s", "chunk_size": "4MB"}
 
 
+LOCAL: Mapping[str, Any] = {"conf": {}}
+
+
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
     folder, own = tmp_path_factory.mktemp("kerberos"), tmp_path_factory.mktemp("own")
@@ -44,9 +52,70 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
             (own / name).mkdir()
             for number, content in enumerate(contents):
                 (own / name / f"{number}.log").write_bytes(content)
-        cache = ticket(hdfs, SERVER, own / "server.cache")
-        shell(hdfs, cache, "-put", str(own / "logs"), str(own / "long"), "/")
+        shell(hdfs, "-put", str(own / "logs"), str(own / "long"), "/")
+        user = USER.partition("@")[0]
+        shell(hdfs, "-mkdir", "-p", f"/user/{user}")  # YARN's clients put files there
+        shell(hdfs, "-chown", user, f"/user/{user}")
         yield hdfs
+
+
+class KerberizedYarn(YarnServer):
+    """Its servers log in as those of HDFS do."""
+
+    hdfs: KerberizedHdfs
+
+    def _write_settings(self) -> None:
+        super()._write_settings()
+        shutil.copy(self.hdfs.conf_dir / "hdfs-site.xml", self.conf_dir)
+        login = {"hadoop.security.authentication": "kerberos"}
+        for server in ("resourcemanager", "nodemanager"):
+            login[f"yarn.{server}.principal"] = SERVER
+            login[f"yarn.{server}.keytab"] = str(self.hdfs.keytab)
+        for site in (self.conf_dir / "core-site.xml", self.conf_dir / "yarn-site.xml"):
+            added = "".join(
+                f"<property><name>{name}</name><value>{value}</value></property>"
+                for name, value in login.items()
+            )
+            site.write_text(
+                site.read_text().replace("</configuration>", f"{added}</configuration>")
+            )
+
+
+class Place(NamedTuple):
+    """A Spark, and the HADOOP_CONF_DIR of its driver."""
+
+    conf: Path
+    runner: Mapping[str, Any]
+
+
+@pytest.fixture(params=["local", "standalone", "yarn"])
+def place(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    hdfs: KerberizedHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Place]:
+    """Executors have neither ticket nor keytab, and those of a standalone Spark no settings of
+    Hadoop's."""
+    if request.param == "local":
+        yield Place(hdfs.conf_dir, LOCAL)
+        return
+    java = {"spark.executor.extraJavaOptions": f"{hdfs.java_options} -XX:+UseSerialGC"}
+    if request.param == "standalone":
+        conf = tmp_path / "conf"
+        shutil.copytree(hdfs.conf_dir, conf)
+        core = conf / "core-site.xml"
+        core.write_text(core.read_text().replace("fs.defaultFS", "unused.setting"))
+        with SparkServer(tmp_path / "spark", die_with_parent=True) as spark:
+            kind = {"kind": "standalone", "master": spark.master}
+            yield Place(conf, kind | {"conf": ON_LOOPBACK | java})
+        return
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", hdfs.java_options)
+    yarn = KerberizedYarn(tmp_path / "yarn", file_system=hdfs.uri, die_with_parent=True)
+    yarn.hdfs = hdfs
+    with yarn:
+        java["spark.yarn.am.extraJavaOptions"] = hdfs.java_options
+        yield Place(yarn.conf_dir, {"kind": "yarn", "conf": ON_YARN | java})
 
 
 def ticket(hdfs: KerberizedHdfs, principal: str, cache: Path) -> Path:
@@ -73,11 +142,12 @@ def environment(hdfs: KerberizedHdfs, cache: Path | None) -> dict[str, str]:
     }
 
 
-def shell(hdfs: KerberizedHdfs, cache: Path, *words: str) -> None:
-    """Hadoop's own client, as a writer uses it."""
+def shell(hdfs: KerberizedHdfs, *words: str) -> None:
+    """Hadoop's own client, as a writer uses it, by keytab."""
     command = [*hdfs._command("org.apache.hadoop.fs.FsShell"), *words]
+    login = {"KRB5PRINCIPAL": SERVER, "KRB5KEYTAB": str(hdfs.keytab)}
     done = subprocess.run(
-        command, env=environment(hdfs, cache), capture_output=True, text=True, check=False
+        command, env=environment(hdfs, None) | login, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -88,7 +158,13 @@ class KerberosWorld(World):
     hdfs: KerberizedHdfs
 
     def write(
-        self, *, keytab: bool = False, principal: str = USER, of: str = "logs", **changes: object
+        self,
+        *,
+        keytab: bool = False,
+        principal: str = USER,
+        of: str = "logs",
+        on: Mapping[str, Any] = LOCAL,
+        **changes: object,
     ) -> None:
         login = {
             "spark.kerberos.principal": principal,
@@ -96,10 +172,10 @@ class KerberosWorld(World):
         }
         # Each file needs a login of its own.
         idle = {"spark.hadoop.ipc.client.connection.maxidletime": "1000"}
-        conf = {**IMPATIENT, **idle, **(login if keytab else {})}
+        conf = {**IMPATIENT, **idle, **(login if keytab else {}), **on["conf"]}
         spec = {
             "source": {"path": f"{self.hdfs.uri}/{of}", "settle": "0s", "wait": "5s"},
-            "runner": {"driver_memory": "1g", "conf": conf},
+            "runner": {"driver_memory": "1g", **on, "conf": conf},
             "gates": {"delivery": [{"check": "read_back", "mode": "full"}]},
         }
         self.write_pipeline(**{**spec, **changes})
@@ -128,17 +204,20 @@ def world(tmp_path: Path, kafka: KafkaServer, hdfs: KerberizedHdfs) -> KerberosW
     return found
 
 
-def test_a_ticket_cache_is_enough_for_a_run(world: KerberosWorld, tmp_path: Path) -> None:
+def test_a_ticket_cache_is_enough_for_a_run(
+    world: KerberosWorld, tmp_path: Path, place: Place
+) -> None:
+    world.write(on=place.runner)
     cache = ticket(world.hdfs, USER, tmp_path / "cache")
-    done = world.command_with(cache, "run", world.name, "--window", WINDOW)
+    done = world.command_with(cache, "run", world.name, "--window", WINDOW, conf=place.conf)
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == lines_of(*LINES)
 
 
-def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld) -> None:
+def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld, place: Place) -> None:
     """Neither the first ticket nor the first delegation token gives the last files."""
-    world.write(keytab=True, of="long", delivery=SLOWLY)
-    done = world.command_with(None, "run", world.name, "--window", WINDOW)
+    world.write(keytab=True, of="long", delivery=SLOWLY, on=place.runner)
+    done = world.command_with(None, "run", world.name, "--window", WINDOW, conf=place.conf)
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == ALL_LONG
 

@@ -37,7 +37,7 @@ from .world import WINDOW, World, account_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.long]
 
-_ON_LOOPBACK = {
+ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
@@ -162,7 +162,7 @@ def on_cluster(
     runner = {
         "kind": "standalone",
         "master": spark.master,
-        "conf": _ON_LOOPBACK | (conf or {}),
+        "conf": ON_LOOPBACK | (conf or {}),
         **runner,
     }
     small_steps(world, runner=runner, delivery={"rate_limit": rate} if rate else {})

@@ -30,7 +30,7 @@ pytestmark = [
 
 _MASTER, _EXECUTOR = "ExecutorLauncher", "YarnCoarseGrainedExecutorBackend"
 #: As the guide has it, and small.
-_CONF = {
+ON_YARN = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.instances": "2",
@@ -58,7 +58,7 @@ def world(tmp_path: Path, kafka: KafkaServer, yarn: YarnServer, hdfs: HdfsFiles)
         made,
         source={"path": hdfs.uri(f"/{made.name}")},
         delivery={"rate_limit": "90kB/s"},
-        runner={"kind": "yarn", "cores": 2, "python": sys.executable, "conf": _CONF},
+        runner={"kind": "yarn", "cores": 2, "python": sys.executable, "conf": ON_YARN},
     )
     return made
 

@@ -9,13 +9,11 @@ from pydantic import ValidationError
 
 from shipper.config.cluster import Cluster
 from shipper.config.runner_options import Runner
-from shipper.driver.checks.catalogue import CheckTarget
-from shipper.driver.checks.machine import spark_and_source
-from shipper.driver.kerberos import logged_in, refuse_executors_without_login
+from shipper.driver.kerberos import logged_in
 from shipper.driver.unreadable import cannot_be_read, cannot_list
-from shipper.errors import UsageError
 from shipper.kafka.connection import refusal
 from shipper.report.plan_result import PlannedFile
+from spark_jobs.settings import spark_settings
 from tests.samples.config import pipeline_of
 
 KLIST = """#!/bin/sh
@@ -28,6 +26,8 @@ Valid starting       Expires              Service principal
 END
 """
 SECURE = "spark.hadoop.hadoop.security.authentication"
+LOGIN = {"spark.kerberos.principal": "a@B", "spark.kerberos.keytab": "/k"}
+STANDALONE = {"kind": "standalone", "master": "spark://m:7077"}
 
 
 @pytest.fixture
@@ -74,46 +74,64 @@ def test_who_has_no_ticket_is_told_so(klist: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "conf", "is_right"),
+    ("runner", "is_right"),
     [
-        ("standalone", {SECURE: "kerberos"}, False),
-        ("standalone", {"spark.kerberos.keytab": "/k"}, False),
-        ("standalone", {}, True),
-        ("local", {SECURE: "kerberos", "spark.kerberos.keytab": "/k"}, False),
-        ("local", {SECURE: "kerberos"}, True),
-        ("local", {"spark.kerberos.keytab": "/k"}, True),
+        ({"conf": {SECURE: "kerberos", **LOGIN}}, False),
+        ({"conf": {SECURE: "kerberos"}}, True),
+        ({"conf": LOGIN}, True),
+        ({**STANDALONE, "conf": {SECURE: "kerberos", **LOGIN}}, False),
+        ({**STANDALONE, "conf": {SECURE: "kerberos"}}, True),
+        ({**STANDALONE, "conf": LOGIN}, True),
+        ({**STANDALONE, "conf": LOGIN, "spark_submit": "spark-submit"}, False),
     ],
 )
 def test_what_cannot_log_in_is_refused_with_the_configuration(
-    kind: str, conf: dict[str, str], is_right: bool
+    runner: dict[str, object], is_right: bool
 ) -> None:
-    given = {"kind": kind, "conf": conf}
-    if kind == "standalone":
-        given |= {"master": "spark://m:7077"}
     if is_right:
-        assert Runner.model_validate(given).kind == kind
+        Runner.model_validate(runner)
     else:
-        with pytest.raises(ValidationError, match=r"(?i)kerberos"):
-            Runner.model_validate(given)
+        with pytest.raises(ValidationError, match=r"(?i)log ?in"):
+            Runner.model_validate(runner)
 
 
-def test_a_standalone_cluster_is_refused_before_anything_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+ACCESS, MASTER = "spark.kerberos.access.hadoopFileSystems", "spark.master"
+
+
+@pytest.mark.parametrize(
+    ("path", "runner", "expected"),
+    [
+        ("hdfs://nn:8020/logs", {}, {ACCESS: "hdfs://nn:8020"}),
+        ("viewfs://all/{window_start:%d}", {"kind": "yarn"}, {ACCESS: "viewfs://all"}),
+        ("hdfs:///logs", {"kind": "yarn"}, {ACCESS: None}),
+        ("s3a://logs/web", STANDALONE, {MASTER: "spark://m:7077", ACCESS: None, SECURE: None}),
+        (
+            "hdfs://nn/logs",
+            {**STANDALONE, "conf": {ACCESS: "hdfs://nn,hdfs://other"}},
+            {
+                MASTER: "kerberized:spark://m:7077",
+                ACCESS: "hdfs://nn,hdfs://other",
+                SECURE: "kerberos",
+            },
+        ),
+    ],
+)
+def test_executors_get_tokens_of_the_source(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    runner: dict[str, object],
+    expected: dict[str, str | None],
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    runner = Runner.model_validate({"kind": "standalone", "master": "spark://m:7077"})
-    refuse_executors_without_login(runner)
+    pipeline = pipeline_of(source=path, runner=runner)
+    assert not spark_settings(pipeline)[MASTER].startswith("kerberized")
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>hadoop.security.authentication</name>"
         "<value>kerberos</value></property></configuration>"
     )
-    refuse_executors_without_login(Runner())
-    with pytest.raises(UsageError) as refused:
-        refuse_executors_without_login(runner)
-    assert refused.value.code == "SHIP-313"
-    pipeline = pipeline_of(runner={"kind": "standalone", "master": "spark://m:7077"})
-    [found] = spark_and_source(CheckTarget(tmp_path, pipeline, 1))
-    assert (found.severity, "kind: local" in found.remedy) == ("fail", True)
+    settings = spark_settings(pipeline)
+    assert {name: settings.get(name) for name in expected} == expected
 
 
 def test_gssapi_without_libsasl2_is_refused_with_what_helps() -> None:

@@ -23,7 +23,6 @@ from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
 from shipper.config.runner_options import Runner
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
-from shipper.driver.kerberos import REMEDY_OF_STANDALONE, why_executors_get_no_login
 from shipper.errors import JavaUnavailable, why_system
 from shipper.finding import Finding, fail, ok, warn
 from shipper.java import INSTALL, find_java
@@ -127,9 +126,6 @@ def spark_and_source(here: CheckTarget) -> Iterator[Finding]:
         run_id="doctor",
         steps=(runner.LOOK,),
     )
-    if why := why_executors_get_no_login(pipeline.runner):
-        yield fail(why, REMEDY_OF_STANDALONE)
-        return
     command = job.command()
     if why := runner.why_no_spark(pipeline.runner):
         yield fail(why, subject="Spark's cluster")
