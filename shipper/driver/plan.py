@@ -61,7 +61,7 @@ from shipper.terminal import say
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
 from shipper.windows.ticks import Ticks
-from shipper.windows.window import Window, source_paths, source_root
+from shipper.windows.window import Window, literal, source_paths, source_root
 
 _CLUSTERS_AT_ONCE = 16
 _TICKS_TOLD = 100
@@ -78,10 +78,13 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     pipeline = context.pipeline
     pattern = resolve_uri(context.config_dir, pipeline.source.path)
     own = TickFolders.named(
-        pattern, context.window, context.ticks, by_modified=pipeline.source.window_by == "modified"
+        pattern,
+        context.window,
+        context.ticks,
+        by_modified=pipeline.source.window_by == "modified" and not context.request.files,
     )
     back = look_back(context, pattern, own)
-    paths = context.request.files or own.paths
+    paths = [*map(literal, context.request.files)] or own.paths
     if not context.request.source_only:
         _begin_to_connect(context)
     say(
@@ -132,9 +135,9 @@ def _check_named(
 ) -> None:
     """Raise SourceError for a file that was asked for by name and is not taken."""
     for path in context.request.files:
-        if not any(file.under == path for file in files):
+        if not any(file.under == literal(path) for file in files):
             why = next(
-                (found.reason for found in left_out if found.file.under == path),
+                (found.reason for found in left_out if found.file.under == literal(path)),
                 "the file does not exist",
             )
             raise SourceError(

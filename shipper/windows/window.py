@@ -74,6 +74,11 @@ def parse_window(text: str) -> Window:
     return Window(parse_moment(start), parse_moment(end))
 
 
+def literal(path: str) -> str:
+    """Return the pattern that names ``path`` and nothing else."""
+    return re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", path)
+
+
 def source_root(pattern: str) -> str:
     """Return the folder before the first placeholder or glob of a source's pattern; the pattern
     itself if it has none. With a slash; empty if not even the bucket's name is fixed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
@@ -146,6 +147,14 @@ def test_a_file_by_name_wherever_it_lies_and_however_young(world, tmp_path):
     lines = json.loads(done.stdout)["lines"]
     assert [line["record"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
     assert lines[0]["value"] == LINES[0].decode().upper()
+    world.write_pipeline(source={"path": "logs", "window_by": "modified"})
+    odd = path.with_name("[y]*{o},u.log")
+    for name in (odd.name, "yo.log", "[y]x{o},u.log"):
+        odd.with_name(name).write_text(f"{name}\n")
+        os.utime(odd.with_name(name), (10**9, 10**9))
+    done = world.shipper("preview", world.name, "--file", str(odd), "--json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert [line["value"] for line in json.loads(done.stdout)["lines"]] == [odd.name]
     missing = world.shipper("preview", world.name, "--file", str(path) + ".not")
     assert missing.returncode != 0
     assert "SHIP-302" in missing.stderr
