@@ -548,13 +548,14 @@ def glob_fault(glob: str, *, braces: bool = True) -> str | None:
 
 def resolve_uri(config_dir: Path, uri: str) -> str:
     """Resolve a path that is neither absolute nor has a scheme below the folder above
-    ``config_dir``; others stay as they are.
+    ``config_dir``; others stay as they are, but for the slash that a whole bucket or file system
+    needs.
 
     Globs, placeholders and a ``/`` at the end survive. Symbolic links are not followed: a file's
     path is its identity.
     """
     if SCHEME.match(uri) or uri.startswith("/"):
-        return uri
+        return f"{uri}/" if re.fullmatch(r"(s3a|hdfs|viewfs)://[^/]+", uri) else uri
     path = os.path.normpath(Path.cwd() / config_dir / ".." / uri)
     return path + "/" if uri.endswith("/") else path
 

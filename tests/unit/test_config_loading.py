@@ -148,6 +148,7 @@ def test_references_are_filled_in_where_they_may_be(
         ("{window_start:%Y}/x", "/srv/app/{window_start:%Y}/x"),
         ("/data", "/data"),
         ("s3a://b/k", "s3a://b/k"),
+        ("s3a://b", "s3a://b/"),
         ("hdfs:///k", "hdfs:///k"),
         ("file:/k", "file:/k"),
         ("memory://k", "memory://k"),
