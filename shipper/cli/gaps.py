@@ -26,6 +26,7 @@ from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.incomplete import (
     LastRun,
+    by_schedule,
     find_gaps,
     merged,
     read_beginnings,
@@ -256,8 +257,9 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
     """Return cluster → begin of the first window to look at."""
     if asked is not None:
         return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
-    began = read_beginnings(runs_uri, spec.key)
-    start = spec.schedule.start if spec.schedule else None
+    schedule = _schedule(spec)
+    began = by_schedule(read_beginnings(runs_uri, spec.key), schedule)
+    start = schedule.start
     found = {
         name: at for name in spec.clusters if (at := began.get(name, start if not began else None))
     }

@@ -162,8 +162,8 @@ class Source(Model):
     """Time by which each scheduled run looks back, in whole windows. Files there that a cluster's
     ledger does not hold came late, were still being written, or were left by a failed run. The same
     run ships them, in their own window. Looking back costs a listing, and no reading. It never goes
-    before `schedule.start`, nor before the pipeline's first scheduled run. `0s`: only the window's
-    own folders. Manual runs and backfills never look back."""
+    before `schedule.start`, nor before the window of the pipeline's first scheduled run. `0s`: only
+    the window's own folders. Manual runs and backfills never look back."""
     on_replaced: Literal["fail", "skip", "reship", "continue"] = "fail"
     """Policy for a file that was replaced after it was shipped (another size or modification time).
     `fail`: stop. `skip`: leave the file alone. `reship`: ship the whole file again. `continue`: if

@@ -21,7 +21,7 @@ from shipper import runtime
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions
 from shipper.driver.files import ListedFile
-from shipper.report.incomplete import beginnings
+from shipper.report.incomplete import beginnings, by_schedule
 from shipper.report.past_runs import find_retry_exclusions
 from shipper.report.plan_result import LeftOut, LookedBack
 from shipper.types import FileId
@@ -101,7 +101,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
         or ticks is None
     ):
         return None
-    began = beginnings(
+    noted = beginnings(
         context.own_runs_uri,
         pipeline.key,
         pipeline.clusters,
@@ -109,6 +109,7 @@ def look_back(context: RunContext, pattern: str, own: TickFolders) -> LookBack |
         pipeline.schedule.start,
         began=None if context.is_trial else runtime.now(),
     )
+    began = by_schedule(noted, pipeline.schedule)
     start = window.start - dt.timedelta(seconds=pipeline.source.lookback_seconds)
     first = next(
         (

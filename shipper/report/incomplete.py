@@ -85,9 +85,22 @@ def _read(runs_uri: str, pipeline: str) -> _ScheduleFile | None:
 
 
 def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
-    """Return the same for the present clusters of the pipeline."""
+    """Return the same for the present clusters of the pipeline, by its present schedule."""
     known = read_beginnings(runs_uri, pipeline.key)
-    return {name: at for name, at in known.items() if name in pipeline.clusters}
+    known = {name: at for name, at in known.items() if name in pipeline.clusters}
+    return by_schedule(known, pipeline.schedule) if pipeline.schedule else known
+
+
+def by_schedule(began: Mapping[str, dt.datetime], schedule: Schedule) -> dict[str, dt.datetime]:
+    """Return the beginnings by the ticks of ``schedule``. If it has become a daily one on the first
+    day, the rest of that day would belong to no window that counts. So the window that holds a
+    beginning counts, unless it begins before `schedule.start`."""
+    found, least = dict(began), schedule.start
+    for name, at in began.items():
+        start = Ticks(schedule).window_of(at).start
+        if least is None or start >= least:
+            found[name] = start
+    return found
 
 
 def beginnings(

@@ -18,7 +18,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.horizon import horizon
-from shipper.report.incomplete import read_beginnings, read_last_run
+from shipper.report.incomplete import by_schedule, read_beginnings, read_last_run
 from shipper.report.run_folder import names_in
 from shipper.report.window_records import read_files, record_files
 from shipper.shipments.index import Index, Known, unusable
@@ -104,6 +104,7 @@ def _known(
     except (OSError, ValueError, ImportError, ShipperError) as error:
         done.problems.append(f"{pipeline.name}: {runs_uri} cannot be read ({error})")
         began, last, names = {}, None, []
+    began = by_schedule(began, schedule) if schedule else began
     if not began and schedule and schedule.start:
         began = dict.fromkeys(pipeline.clusters, schedule.start)
     known = Known(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,18 @@ from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.engine import Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.lookback import LookBack, late_files
+from shipper.driver.lookback import LookBack, late_files, look_back
 from shipper.driver.plan import _list, _over_until
 from shipper.errors import SourceError
+from shipper.report.incomplete import beginnings_of
 from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
 from shipper.types import FileId
 from shipper.windows.folders import TickFolders
 from shipper.windows.window import Window, to_ms
+from tests.samples.config import pipeline_of
 
-MIDNIGHT = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+MIDNIGHT, DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.timedelta(days=1)
 HOURS = [
     Window(MIDNIGHT + dt.timedelta(hours=n), MIDNIGHT + dt.timedelta(hours=n + 1)) for n in range(3)
 ]
@@ -138,6 +141,26 @@ def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path: Path):
     assert _over_until(context, own, HOURS[2].end) is None
     of_schedule = replace(context, request=RunRequest(scheduled=True))
     assert _over_until(of_schedule, own, now) is None, "the scheduler goes by its own clock"
+
+
+@pytest.mark.parametrize(("start", "since"), [(None, 0), ("2026-11-01T00:30", 2)])
+def test_the_first_window_of_a_coarser_schedule_is_looked_at(
+    tmp_path: Path, start: str | None, since: int
+):
+    """What was the rest of it belongs to no other window."""
+    noted = {"c": HOURS[2].start.isoformat()}
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "schedule.json").write_text(json.dumps({"first_window": noted}))
+    daily = {"cron": "@daily"} | ({"start": start} if start else {})
+    pipeline = pipeline_of(schedule=daily, runs_uri=str(tmp_path), clusters=["c"])
+    window = Window(MIDNIGHT + DAY, MIDNIGHT + 2 * DAY)
+    request = RunRequest(scheduled=True, plan_only=True)
+    context = replace(
+        run_of_the_last_hour(tmp_path, None), pipeline=pipeline, window=window, request=request
+    )
+    back = look_back(context, "logs/", TickFolders.named("logs/", window, context.ticks))
+    assert (back.start if back else None) == (MIDNIGHT if since == 0 else None)
+    assert beginnings_of(str(tmp_path), pipeline) == {"c": HOURS[since].start}
 
 
 def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path: Path):
