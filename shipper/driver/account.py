@@ -130,12 +130,16 @@ def possible_duplicates(receipts: Iterable[Receipt], result: ShipResult) -> str:
         return ""
     named = [label for receipt in receipts for label in receipt.doubtful]
     more = " and others" if len(named) > MOST_NAMED else ""
-    return (
-        f"Shipped at least once: up to {plural(result.possible_duplicates, 'record')} may be there "
-        "twice, since they were sent again after a fault, or after a task or run that did not end. "
-        "Consumers know them by the headers `shipper-chunk` and `shipper-number`. They are of "
-        f"{'; '.join(named[:MOST_NAMED])}{more}."
+    twice = f"p to {plural(result.possible_duplicates, 'record')} may be there twice, since"
+    told = (
+        f"Shipped at least once: u{twice} they were sent again after a fault, or after a task or "
+        "run that did not end. Consumers know them by the headers `shipper-chunk` and "
+        "`shipper-number`."
+        if result.guarantee == "at_least_once"
+        else f"U{twice} the run before shipped at least once and did not end. What it sent has the "
+        "headers `shipper-chunk` and `shipper-number`; the records of this run have none."
     )
+    return f"{told} They are of {'; '.join(named[:MOST_NAMED])}{more}."
 
 
 def throttling(receipts: Iterable[Receipt], cluster: str) -> str:

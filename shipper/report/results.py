@@ -285,7 +285,8 @@ class ShipResult(StepResult, OfCluster):
     parked: dict[str, int] = {}
     """Topic → records that had to wait for it at some time."""
     possible_duplicates: int = 0
-    """At least once: records that may be there twice, at most; the notes name their chunks."""
+    """Records that may be there twice, at most, if this run or the one before it shipped at least
+    once; the notes name their chunks."""
     lane_reopened: int = 0
     """Number of times that a lane was reopened (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []

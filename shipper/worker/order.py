@@ -145,7 +145,7 @@ class ShipOrder:
     tasks: int = 1
     doubtful_bytes: float = 0.0
     """Bytes of chunks at the beginning of a task, in the order of reading, that may be there though
-    the ledger does not know: without transactions, after a run that did not end."""
+    the ledger does not know: after a run without transactions that did not end."""
     memory_bytes: int = 0
     """Most bytes of chunks that a task has under way."""
     sizing: Sizing | None = None

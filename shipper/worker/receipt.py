@@ -104,7 +104,7 @@ class Receipt:
     unconfirmed: dict[str, str] = field(default_factory=dict)
     """Topic → why its id is unknown, if some chunks carry none."""
     possible_duplicates: int = 0
-    """At least once: records that may be there twice, at most."""
+    """Records that may be there twice, at most, where something shipped at least once."""
     doubtful: list[str] = field(default_factory=list)
     """The first of their chunks, for people."""
     wire_bytes: int = 0

@@ -291,14 +291,15 @@ class TaskLanes:
             self.pool.rate.cap.hold(_NOTICE_SECONDS)
         if len(attempts.answer) == 1:
             return attempts.map(lambda _: [])
-        self._doubtful_bytes = max(self._doubtful_bytes, self._order.memory_bytes)
+        if not self._settings.transactional:
+            self._doubtful_bytes = max(self._doubtful_bytes, self._order.memory_bytes)
         return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
 
     def submit(self, chunks: list[Chunk]) -> None:
         """Submit the chunks to the pool; note those that may be there already, without
         transactions: an earlier attempt reads in the same order, and had as many chunks under way
         as its memory holds."""
-        if not self._settings.transactional and self._doubtful_bytes > 0:
+        if self._doubtful_bytes > 0:
             for chunk in chunks:
                 self._doubtful_bytes -= chunk.size_bytes
                 self._receipt.possible_duplicates += chunk.records

@@ -172,6 +172,40 @@ def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
     world: World, double: tuple[KafkaServer, Vendor]
 ) -> None:
     kafka, _ = double
+    content = kill_a_run(world)
+    write_pipeline(world, chunk_size="300kB")
+    report = world.report()
+    (ship,) = report.ships
+    records = headed(world, kafka)
+    lines = Counter(value for value, _ in records)
+    doubled = sum(lines.values()) - sum(lines_of(content).values())
+    assert lines.keys() == lines_of(content).keys()
+    assert doubled <= ship.possible_duplicates
+    assert ship.possible_duplicates > 0
+    assert any("a.log (split at byte 0, records " in note.text for note in ship.findings)
+    by_name = {(h["shipper-chunk"], h["shipper-number"]): value for value, h in records}
+    assert Counter(by_name.values()) == lines_of(content), "headers tell which came twice"
+    assert "xactly once" not in report.model_dump_json()
+
+
+@pytest.mark.long
+def test_a_run_with_transactions_counts_what_a_killed_one_without_may_have_doubled(
+    world: World, double: tuple[KafkaServer, Vendor]
+) -> None:
+    kafka, _ = double
+    content = kill_a_run(world)
+    write_cluster(world, kafka, bootstrap=kafka.bootstrap)
+    write_pipeline(world, "exactly_once", chunk_size="300kB")
+    (ship,) = world.report().ships
+    assert ship.guarantee == "exactly_once"
+    assert ship.possible_duplicates == ship.delivered > 0
+    assert [note.code for note in ship.findings].count("duplicates") == 1
+    twice = world.read().total() - sum(lines_of(content).values())
+    assert twice <= ship.possible_duplicates
+
+
+def kill_a_run(world: World) -> bytes:
+    """Kill a run when it has committed something; return what it shipped."""
     content = os.urandom(2_000_000).hex(" ", -60).replace(" ", "\n").encode()
     world.write_log("a.log", content)
     write_pipeline(world, rate_limit="100kB/s", chunk_size="200kB", batch_size="20kB", lanes=2)
@@ -186,19 +220,7 @@ def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
         time.sleep(0.1)
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
-    write_pipeline(world, chunk_size="300kB")
-    report = world.report()
-    (ship,) = report.ships
-    records = headed(world, kafka)
-    lines = Counter(value for value, _ in records)
-    doubled = sum(lines.values()) - sum(lines_of(content).values())
-    assert lines.keys() == lines_of(content).keys()
-    assert doubled <= ship.possible_duplicates
-    assert ship.possible_duplicates > 0
-    assert any("a.log (split at byte 0, records " in note.text for note in ship.findings)
-    by_name = {(h["shipper-chunk"], h["shipper-number"]): value for value, h in records}
-    assert Counter(by_name.values()) == lines_of(content), "headers tell which came twice"
-    assert "xactly once" not in report.model_dump_json()
+    return content
 
 
 @pytest.mark.long
