@@ -15,7 +15,6 @@ from shipper.driver.engine import Scan
 from shipper.driver.files import split_hash
 from shipper.driver.forecast import limit_of
 from shipper.driver.pieces import starts_of
-from shipper.driver.timelines import lane_accounts
 from shipper.ledger.fold import Chunks
 from shipper.report.plan_result import PlannedFile
 from shipper.report.results import (
@@ -121,7 +120,6 @@ class ReceiptAccount:
         if starts and ends:
             result.ship_seconds = max(ends) - min(starts)
         result.limited_by = limit_of(result, receipts, context.clusters[result.cluster].bandwidth)
-        result.lane_accounts = lane_accounts(receipts)
 
 
 def possible_duplicates(receipts: Iterable[Receipt], result: ShipResult) -> str:

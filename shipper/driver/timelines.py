@@ -1,5 +1,4 @@
-"""Timelines of a ship: chunks as the ledger has them, and lanes as the tasks' receipts have them.
-Pure."""
+"""Times of chunks, as the ledger has them. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from shipper.ledger.fold import Chunks
 from shipper.ledger.records import Entry
-from shipper.report.results import LaneAccount, TimelinePoint
+from shipper.report.results import TimelinePoint
 from shipper.types import FileId
-from shipper.worker.receipt import Receipt
 
-_MOST_POINTS = 600
+_MOST_POINTS = 240
+"""A step of less than two pixels of the report's plot shows nothing."""
 
 
 def timeline(committed: Sequence[Entry], generations: Collection[int]) -> list[TimelinePoint]:
-    """Return what ``generations`` committed over time, in at most 600 intervals of a second or
+    """Return what ``generations`` committed over time, in at most 240 intervals of a second or
     more, by the broker's timestamps."""
     points = [
         (chunk.timestamp_ms, chunk.value)
@@ -49,22 +48,3 @@ def last_commits(chunks: Chunks, files: Mapping[FileId, str]) -> dict[str, dt.da
         if (at := chunks.committed_ms.get(file)) is not None:
             found[tick] = max(at, found.get(tick, at))
     return {tick: dt.datetime.fromtimestamp(at / 1000, dt.UTC) for tick, at in found.items()}
-
-
-def lane_accounts(receipts: Sequence[Receipt]) -> list[LaneAccount]:
-    """Return the account of each lane of each task. A task has a receipt for every scan of the
-    files; its lanes are the same ones again."""
-    found: dict[tuple[int, int], LaneAccount] = {}
-    for receipt in receipts:
-        for lane, work in enumerate(receipt.lanes):
-            account = found.setdefault(
-                (receipt.task, lane),
-                LaneAccount(
-                    task=receipt.task, lane=lane, transactions=0, bytes=0, busy_seconds=0.0
-                ),
-            )
-            account.transactions += work.transactions
-            account.bytes += work.bytes
-            account.busy_seconds += work.busy_seconds
-            account.reopened += work.reopened
-    return [found[key] for key in sorted(found)]

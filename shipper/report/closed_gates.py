@@ -86,6 +86,4 @@ class ClosedGatesFolder:
 
 def without_pictures(ship: ShipResult) -> ShipResult:
     """Return the result without what only people look at."""
-    return ship.model_copy(
-        update={"timeline": [], "lane_accounts": [], "findings": [], "phases": {}}
-    )
+    return ship.model_copy(update={"timeline": [], "findings": [], "phases": {}})

@@ -173,22 +173,6 @@ class TimelinePoint(Result):
     bytes: int
 
 
-class LaneAccount(Result):
-    """Work of one lane of one task in the whole ship."""
-
-    task: int
-    lane: int
-    transactions: int
-    """Committed."""
-    bytes: int
-    """Bytes of delivered records, uncompressed."""
-    busy_seconds: float
-    """Seconds with a transaction under way; the rest of the ship's time it waited for the
-    reader."""
-    reopened: int = 0
-    """Number of times that it was reopened."""
-
-
 class ShipResult(StepResult, OfCluster):
     step: str = "ship"
     generation: int = 0
@@ -290,8 +274,6 @@ class ShipResult(StepResult, OfCluster):
     lane_reopened: int = 0
     """Number of times that a lane was reopened (abort, timeout, broker gone)."""
     timeline: list[TimelinePoint] = []
-    lane_accounts: list[LaneAccount] = []
-    """Each lane of each task, in their order."""
 
     @property
     def generations(self) -> list[int]:

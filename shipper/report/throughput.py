@@ -16,9 +16,6 @@ from shipper.report.markup import number, plural, utc
 from shipper.report.plan_result import Forecast, Limit
 from shipper.report.results import ShipResult, TimelinePoint
 
-MOST_STEPS = 240
-"""More points than that are summed up in groups of equal number: a step of less than two pixels
-shows nothing."""
 _HEIGHT = 160
 _DAY = 86_400
 _TIME_STEPS = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600, _DAY)
@@ -73,11 +70,8 @@ def foretold(found: Forecast) -> str:
 
 
 def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
-    """Return at most :data:`MOST_STEPS` spans without gaps.
-
-    The first point does not say when its interval began; it is taken to be as long as the others,
-    by their median.
-    """
+    """Return spans without gaps. The first point does not say when its interval began; it is taken
+    to be as long as the others, by their median."""
     counts: dict[float, int] = {}
     for point in sorted(points, key=lambda point: utc(point.at)):
         at = utc(point.at).timestamp()
@@ -86,13 +80,8 @@ def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
     if len(ends) < 2:
         return []
     usual = statistics.median_low(end - start for start, end in pairwise(ends))
-    group = math.ceil(len(ends) / MOST_STEPS)
-    found, start = [], ends[0] - usual
-    for i in range(0, len(ends), group):
-        members = ends[i : i + group]
-        found.append(RateSpan(start, members[-1], sum(counts[end] for end in members)))
-        start = members[-1]
-    return found
+    starts = [ends[0] - usual, *ends[:-1]]
+    return [RateSpan(start, end, counts[end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:

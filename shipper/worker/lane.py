@@ -42,7 +42,7 @@ from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
 from shipper.worker.chunk import Chunk
 from shipper.worker.rate import BURST_SECONDS, PACED_SHARE, PacedTransaction, SendSize
-from shipper.worker.receipt import MOST_NAMED, LaneWork
+from shipper.worker.receipt import MOST_NAMED
 from shipper.worker.wire_size import WireSize
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class Lane:
         self.state = LaneState.OPENING
         self.current: Sequence[Chunk] = ()
         """Chunks that it is delivering."""
-        self.work = LaneWork()
+        self.retried_records = 0
+        """Records that were sent again after a fault."""
+        self.retried: list[str] = []
+        """The first of their chunks, for people."""
+        self.buffer_wait_seconds = 0.0
+        """Seconds of waiting for room in librdkafka's queue."""
         self._pool = pool
         self._options = pool.options
         self._id = producer_id
@@ -140,9 +145,7 @@ class Lane:
             while (chunks := self._pool.next_transaction(self)) is not None:
                 self.current = chunks
                 self._deadline = runtime.monotonic() + self._options.deadline_seconds
-                began = runtime.monotonic()
                 self._deliver(chunks)
-                self.work.busy_seconds += runtime.monotonic() - began
                 self.current = ()
                 self.state = LaneState.IDLE
         except LaneStopped:
@@ -155,6 +158,11 @@ class Lane:
             if not self.current:
                 self.state = LaneState.CLOSED
             self._pool.lane_ended()
+
+    @property
+    def reopened(self) -> int:
+        """Number of times that the lane was reopened."""
+        return max(0, self._transactions.openings - 1)
 
     def sent(self) -> SentBytes:
         return self._transactions.sent
@@ -195,10 +203,6 @@ class Lane:
             raise kind(
                 f"lane {self._id} cannot be opened: {fault} ({policy.reason}){since}"
             ) from fault
-        self._count_openings()
-
-    def _count_openings(self) -> None:
-        self.work.reopened = self._transactions.openings - 1
 
     def _deliver(self, chunks: list[Chunk]) -> None:
         """Deliver the chunks: return when each chunk is committed, or handed back to the pool
@@ -211,7 +215,7 @@ class Lane:
                 if left:
                     self._transaction(left)
                     self._why, self._refused_at = "", 0.0
-                    self._note_done(left)
+                    self._pool.done(left)
                 continue
             except KafkaFault as fault:
                 log.info("lane %s: %s; opening it anew", self._id, fault)
@@ -225,17 +229,12 @@ class Lane:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             self._open()
             committed = self._pool.resolve_outcome().answer
-            self._note_done([chunk for chunk in left if chunk.ledger_key in committed])
+            self._pool.done([chunk for chunk in left if chunk.ledger_key in committed])
             left = [chunk for chunk in left if chunk.ledger_key not in committed]
-            self.work.retried_records += sum(chunk.records for chunk in left)
-            self.work.retried += [chunk.label for chunk in left if chunk.records]
-            del self.work.retried[MOST_NAMED:]
+            self.retried_records += sum(chunk.records for chunk in left)
+            self.retried += [chunk.label for chunk in left if chunk.records]
+            del self.retried[MOST_NAMED:]
             queue += self._after(cause, left)
-
-    def _note_done(self, committed: Sequence[Chunk]) -> None:
-        self.work.transactions += bool(committed)
-        self.work.bytes += sum(chunk.size_bytes for chunk in committed)
-        self._pool.done(committed)
 
     def _assign(self, chunks: list[Chunk]) -> list[Chunk]:
         """Give every chunk its partition; hand back to the pool those that have to wait for one."""
@@ -282,13 +281,12 @@ class Lane:
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
         with self._paced(rounds) as pace:
             producer = self._transactions.begin(self._until)
-            self._count_openings()
             self._charge(producer)
             for number, batch in enumerate(rounds):
                 self._wait(pace.send(number))
                 with producer.faults():
                     for part in batch.slices:
-                        self.work.buffer_wait_seconds += producer.write(
+                        self.buffer_wait_seconds += producer.write(
                             part.chunk, part.first, part.end, self._until
                         )
                 if not self._several_in_flight:

@@ -35,7 +35,6 @@ from shipper.worker.lane import Lane, LaneState, ResolveOutcome
 from shipper.worker.order import LaneOptions
 from shipper.worker.parking import Admission
 from shipper.worker.rate import BrokerRate
-from shipper.worker.receipt import LaneWork
 from shipper.worker.tuning import Following, Tuning
 from shipper.worker.wire_size import WireSize
 
@@ -218,11 +217,16 @@ class LanePool:
     @property
     def reopened(self) -> int:
         """Number of times that a lane was reopened."""
-        return sum(lane.work.reopened for lane in self._lanes)
+        return sum(lane.reopened for lane in self._lanes)
 
-    def work(self) -> list[LaneWork]:
-        """Return the work of each lane until now."""
-        return [lane.work for lane in self._lanes]
+    @property
+    def retried_records(self) -> int:
+        """Number of records that were sent again after a fault."""
+        return sum(lane.retried_records for lane in self._lanes)
+
+    def retried(self) -> list[str]:
+        """Return the names of the first of their chunks."""
+        return [label for lane in self._lanes for label in lane.retried]
 
     def parked(self) -> dict[str, int]:
         """Return topic → number of records that wait in memory for it."""
@@ -241,7 +245,7 @@ class LanePool:
     @property
     def waited_seconds(self) -> float:
         """Seconds for which the reader waited for a lane, or a lane for room in librdkafka."""
-        return self._lane_wait_seconds + sum(work.buffer_wait_seconds for work in self.work())
+        return self._lane_wait_seconds + sum(lane.buffer_wait_seconds for lane in self._lanes)
 
     def unsent(self) -> dict[str, int]:
         """Return topic → number of records that were not delivered because the topic could not be

@@ -17,25 +17,6 @@ from shipper import runtime
 from shipper.errors import ShipperError, error_named
 from shipper.ledger.records import ChunkValue
 
-
-@dataclass
-class LaneWork:
-    """Work of a lane until now."""
-
-    transactions: int = 0
-    bytes: int = 0
-    """Committed, uncompressed."""
-    busy_seconds: float = 0.0
-    """Seconds with a transaction under way, faults and their repair included."""
-    reopened: int = 0
-    retried_records: int = 0
-    """Sent again after a fault."""
-    retried: list[str] = field(default_factory=list)
-    """The first of these chunks, for people."""
-    buffer_wait_seconds: float = 0.0
-    """Waiting for room in librdkafka's queue."""
-
-
 #: Chunks that a receipt names.
 MOST_NAMED = 20
 
@@ -116,7 +97,6 @@ class Receipt:
     """Seconds for which brokers throttled this task's connections, for example by a quota."""
     waited_seconds: float = 0.0
     """Seconds for which the reader waited for a lane."""
-    lanes: list[LaneWork] = field(default_factory=list)
     first_at: float | None = None
     """Seconds since the epoch when the task began."""
     last_at: float | None = None

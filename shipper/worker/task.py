@@ -357,15 +357,14 @@ class TaskLanes:
         """Fill the receipt with what the lanes delivered until now."""
         pool, receipt = self.pool, self._receipt
         receipt.lane_reopened = pool.reopened
-        receipt.lanes = pool.work()
         receipt.parked, receipt.unsent = pool.parked_records, pool.unsent()
         receipt.lowered = pool.lowered
         receipt.unconfirmed = {
             topic: self._topic_ids.why(topic) for topic in self._topic_ids.unconfirmed
         }
         if not self._settings.transactional:
-            receipt.possible_duplicates += sum(work.retried_records for work in receipt.lanes)
-            receipt.doubtful += [label for work in receipt.lanes for label in work.retried]
+            receipt.possible_duplicates += pool.retried_records
+            receipt.doubtful += pool.retried()
         receipt.wire_bytes, receipt.waited_seconds = pool.sent().wire_bytes, pool.waited_seconds
         receipt.cpu_seconds = runtime.process_time() - self._cpu_before
         receipt.ack_seconds = self.sizes.ack_seconds

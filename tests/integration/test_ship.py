@@ -47,8 +47,6 @@ def test_every_byte_of_every_line_arrives_and_a_second_run_sends_nothing(make_wo
     assert account["delivered"] == expected.total() == account["read"]
     assert account["topics"][world.topic()]["ledger"] == expected.total()
     shipped = json.loads(next(world.root.glob("runs/**/ship.local.json")).read_text())
-    sent_bytes = sum(topic["delivered_bytes"] for topic in shipped["topics"])
-    assert sum(lane["bytes"] for lane in shipped["lane_accounts"]) >= sent_bytes > 0
     seconds = {file["path"].rpartition("/")[2]: file["seconds"] for file in shipped["files"]}
     assert 0 < sum(seconds.values()) <= shipped["tasks"] * shipped["ship_seconds"]
 
