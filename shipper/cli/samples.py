@@ -7,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shipper import runner
 from shipper.config.load import references
@@ -17,30 +17,12 @@ from shipper.errors import ConfigError, StepResultError, UsageError
 from shipper.report.preview_result import ReadSample, SampleToRead
 
 
-@dataclass(frozen=True)
-class SampleContent:
-    """Sample that a test reads."""
-
-    pipeline: str
-    content: bytes | Path
-    """Text as it is, or the file that has it."""
-    path: str
-    """Path or URI that its records name."""
-    cluster: str | None = None
-
-
-def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[ReadSample]:
+def read_samples(config_dir: Path, samples: Sequence[SampleToRead]) -> list[ReadSample]:
     """Read samples as a run would, by Spark on this machine. Takes some seconds, however many there
     are. Raises ConfigError for SQL that is wrong, StepResultError if Spark ends."""
     with tempfile.TemporaryDirectory(prefix="shipper-test-") as folder:
         asked = [
-            SampleToRead(
-                pipeline=sample.pipeline,
-                cluster=sample.cluster,
-                is_text=isinstance(sample.content, bytes),
-                path=sample.path,
-                file=str(_file_of(sample, Path(folder, str(number)))),
-            )
+            sample.model_copy(update=_placed(sample.content, Path(folder, str(number))))
             for number, sample in enumerate(samples)
         ]
         found = _ask_spark(config_dir, asked)
@@ -50,12 +32,12 @@ def read_samples(config_dir: Path, samples: Sequence[SampleContent]) -> list[Rea
     return found
 
 
-def _file_of(sample: SampleContent, file: Path) -> Path:
-    """Return the file that has the sample: ``file``, if the sample is text."""
-    if isinstance(sample.content, Path):
-        return sample.content.absolute()
-    file.write_bytes(sample.content)
-    return file
+def _placed(content: bytes | Path, file: Path) -> dict[str, Any]:
+    """Return where the content lies: in ``file``, if it is text."""
+    if isinstance(content, Path):
+        return {"file": str(content.absolute())}
+    file.write_bytes(content)
+    return {"file": str(file), "is_text": True}
 
 
 def _ask_spark(config_dir: Path, asked: Sequence[SampleToRead]) -> list[ReadSample]:

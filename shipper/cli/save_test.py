@@ -14,14 +14,14 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
-from shipper.cli.samples import SampleContent, read_samples
+from shipper.cli.samples import read_samples
 from shipper.config.cases import cases_path, load_cases
 from shipper.config.pipeline import Pipeline
 from shipper.config.record_mapping import TOO_LARGE
 from shipper.config.rules import resolve_uri
 from shipper.config.yaml_file import LARGEST_BYTES, LONGEST_TEXT
 from shipper.errors import UsageError
-from shipper.report.preview_result import PreviewedLine
+from shipper.report.preview_result import PreviewedLine, SampleToRead
 from shipper.report.tested import moment
 from shipper.whole_files import output_file, refuse_existing
 
@@ -77,9 +77,9 @@ def save_test(
 
 def _samples(
     pipeline: Pipeline, lines: Sequence[PreviewedLine], cluster: str | None, left_out: list[str]
-) -> dict[str, SampleContent]:
+) -> dict[str, SampleToRead]:
     """Return the sample of each file by the name of its case."""
-    found: dict[str, SampleContent] = {}
+    found: dict[str, SampleToRead] = {}
     for path, group in groupby(lines, lambda line: line.file):
         content: bytes | Path
         if pipeline.source.format in _TEXTS:
@@ -88,7 +88,9 @@ def _samples(
             content = _local_file(path)
         if content:
             name = _free_name(path.rpartition("/")[2], found)
-            found[name] = SampleContent(pipeline.name, content, path, cluster)
+            found[name] = SampleToRead(
+                pipeline=pipeline.name, cluster=cluster, path=path, content=content
+            )
     return found
 
 
@@ -131,7 +133,7 @@ def _portable(config_dir: Path, uri: str) -> str:
     return path.removeprefix(resolve_uri(config_dir, "").rstrip("/") + "/")
 
 
-def _free_name(name: str, taken: dict[str, SampleContent]) -> str:
+def _free_name(name: str, taken: dict[str, SampleToRead]) -> str:
     found, number = name, 1
     while found in taken:
         number += 1

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from shipper.cli.console import Config, Json, err, new_app, out, print_json
-from shipper.cli.samples import SampleContent, read_samples
+from shipper.cli.samples import read_samples
 from shipper.config.cases import FOLDER, CaseFile, load_cases, pipelines_with_tests
 from shipper.config.load import pipeline_names
 from shipper.errors import ConfigError, UsageError
 from shipper.report.markup import plural, words
+from shipper.report.preview_result import SampleToRead
 from shipper.report.tested import CaseResult, CasesReport, Difference, compare
 
 EPILOG = "Example: `shipper test` · `shipper test web_access --json`"
@@ -77,10 +78,14 @@ def _load(config: Path, names: list[str]) -> list[CaseFile]:
     return files
 
 
-def _sample(config: Path, file: CaseFile, name: str) -> SampleContent:
+def _sample(config: Path, file: CaseFile, name: str) -> SampleToRead:
     case = file.cases[name]
-    content = file.sample(name)
-    return SampleContent(file.pipeline.name, content, case.shown_path(config), case.cluster)
+    return SampleToRead(
+        pipeline=file.pipeline.name,
+        cluster=case.cluster,
+        path=case.shown_path(config),
+        content=file.sample(name),
+    )
 
 
 def _show(report: CasesReport) -> None:

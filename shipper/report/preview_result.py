@@ -3,7 +3,10 @@ one result with log lines in it, and kept nowhere. `shipper test` compares the s
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from shipper.finding import Finding
 from shipper.report.run_folder import Result, StepResult
@@ -45,16 +48,19 @@ class PreviewResult(StepResult):
 
 
 class SampleToRead(Result):
-    """A sample of a test: a file on this machine, to be read as a pipeline would."""
+    """A sample of a test, to be read as a pipeline would."""
 
     pipeline: str
     cluster: str | None = None
     """Cluster; None: by the pipeline's own routes."""
-    is_text: bool
-    """True if the file holds plain text, however the pipeline's files are packed."""
-    file: str
     path: str
     """Path or URI that its records name."""
+    content: Annotated[bytes | Path, Field(exclude=True)] = b""
+    """Text as it is, or the file that has it."""
+    file: str = ""
+    """File with the content, for the process that reads it."""
+    is_text: bool = False
+    """True if the file holds plain text, however the pipeline's files are packed."""
 
 
 class ReadSample(Result):
