@@ -24,8 +24,6 @@ class FramePart:
     stop: int
     head: tuple[int, ...] | None
     """The unpacked head, with the part that completes it."""
-    ends: bool
-    """Whether the frame's last byte is in it."""
 
 
 class FrameReader:
@@ -43,7 +41,7 @@ class FrameReader:
         at, size = 0, len(data)
         while at < size:
             if self._lost:
-                yield FramePart(at, size, None, False)
+                yield FramePart(at, size, None)
                 return
             start, head = at, None
             if not self._left:
@@ -55,7 +53,7 @@ class FrameReader:
             taken = min(self._left, size - at)
             self._left -= taken
             at += taken
-            yield FramePart(start, at, head, not self._begun and not self._left)
+            yield FramePart(start, at, head)
 
     def _unpack(self) -> tuple[int, ...] | None:
         head: tuple[int, ...] = self._head.unpack(self._begun)
