@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
+import fsspec
 import typer
 
 from shipper import runtime
@@ -21,6 +23,7 @@ from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.load import pipeline_names
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import original
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
@@ -34,13 +37,16 @@ from shipper.report.incomplete import (
     stands_still,
     standstill_in_words,
 )
-from shipper.report.late import Told, fresh_until, overdue, windows_of
+from shipper.report.late import Told, fresh_until, newest, overdue, windows_of
 from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
-from shipper.report.renamed import perhaps_formerly
+from shipper.report.past_runs import window_names
+from shipper.report.plan_result import PlanResult
 from shipper.report.results import Gap
+from shipper.report.run_folder import names_in
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import contains
+from shipper.runner import PLAN
 from shipper.windows.expression import FORMS
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
@@ -244,13 +250,23 @@ def _accept(
 
 
 def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:
-    """Return the earlier pipeline; None also if the folder of results cannot be listed: then the
-    beginning is that of this name."""
+    """Return the pipeline without a file whose last run listed the same source; None if there is
+    none, or more than one, or if the results cannot be listed."""
     source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
-    try:
-        return perhaps_formerly(runs_uri, source, present)
-    except OSError:
-        return None
+    with contextlib.suppress(OSError):
+        names = names_in(*fsspec.core.url_to_fs(runs_uri))
+        gone = [name for name in names if original(name) == name and name not in present]
+        found = [name for name in gone if _source_of(runs_uri, name) == source]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def _source_of(runs_uri: str, pipeline: str) -> str | None:
+    windows = window_names(runs_uri, pipeline)
+    last = max(windows, key=lambda window: window.end, default=None)
+    folder = newest(runs_uri, pipeline, last) if last else None
+    plan = folder.glance(PLAN, PlanResult) if folder else None
+    return plan.source if plan else None
 
 
 def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.datetime]:

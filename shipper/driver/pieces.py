@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from shipper.driver.files import split_hash, split_starts
@@ -12,6 +12,8 @@ from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1
+HEAD_LINES = 20_000
+"""Lines of a sample of a large compressed file, which can be read from its beginning only."""
 #: Small files share a Spark partition up to this size. Less is not worth the lanes of another task;
 #: more leaves tasks idle in a slightly larger window: 55 MB in eight files were work for two tasks,
 #: whatever `runner.cores` said.
@@ -103,3 +105,35 @@ def broken_files(pieces: Sequence[FilePiece], reports: Sequence[PieceReport]) ->
             piece.file.problem, piece.file.passing = report.problem, report.passing
             found[piece.file.path] = piece.file
     return list(found.values())
+
+
+def sample_pieces(
+    files: Sequence[PlannedFile], count: int, piece_bytes: int, cut_bytes: int | None = None
+) -> list[FilePiece]:
+    """Choose ``count`` pieces, or fewer if there are no more. Of more files than that one each of
+    some, spread evenly over the list, which is in the order of paths and so mostly of time; of
+    fewer files several each, spread evenly over the file. ``cut_bytes``: where files are cut for
+    it; by default into pieces. One that is not cut gives its first records."""
+    chosen = (
+        [files[index * len(files) // count] for index in range(count)]
+        if len(files) > count
+        else list(files)
+    )
+    found = list[FilePiece]()
+    for number, file in enumerate(chosen):
+        slices = len(split_starts(file.path, file.size_bytes, cut_bytes or piece_bytes))
+        if slices > 1:
+            # Of the pieces, as even as it goes.
+            share = (count - number + len(chosen) - 1) // len(chosen)
+            # One piece each: at another place of each file, so that they are not all beginnings.
+            at = (
+                [(2 * number + 1) * slices // (2 * len(chosen))]
+                if share == 1
+                else [i * slices // share for i in range(share)]
+            )
+            found += [piece_at(file, i * piece_bytes, piece_bytes) for i in dict.fromkeys(at)]
+        else:
+            whole = piece_at(file, 0, max(1, file.size_bytes))
+            large = file.size_bytes > piece_bytes
+            found.append(replace(whole, most_lines=HEAD_LINES) if large else whole)
+    return found

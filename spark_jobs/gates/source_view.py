@@ -15,7 +15,7 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.content_checks import Gates
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
-from shipper.driver.pieces import FilePiece, broken_files, file_pieces
+from shipper.driver.pieces import FilePiece, broken_files, file_pieces, sample_pieces
 from shipper.driver.unreadable import cannot_be_read
 from shipper.report.markup import plural
 from shipper.report.past_runs import past_runs
@@ -28,7 +28,6 @@ from spark_jobs.duplicates import duplicates
 from spark_jobs.gates.content import Scope
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.reader import LineLimits, count_records, reading
-from spark_jobs.sample import sample_pieces
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,7 @@
 import pytest
 
+from shipper.driver.pieces import HEAD_LINES, sample_pieces
 from shipper.report.plan_result import PlannedFile
-from spark_jobs.sample import HEAD_LINES, sample_pieces
 
 PIECE = 1000
 
