@@ -34,52 +34,49 @@ from shipper.verify.recount import look
 _LEDGER_WAIT_SECONDS = 60.0
 
 
-class DeliveryReader:
-    """Reader of what a ship sent, as consumers see it."""
+def read_back(
+    cluster: Cluster,
+    log: LedgerLog,
+    check: ReadBackCheck,
+    table: CountTable,
+    ends: dict[str, list[int]] | None = None,
+) -> str:
+    """Read the topics back, as consumers see them, and add what was found, or why nothing was, to
+    the table. Return a description of the records read. ``ends``: topic → where its partitions'
+    records of this ship surely end; None: where they end now."""
+    table.ends = ends
+    ship = table.ship
+    reader = ReadBack(cluster, committed=ship.guarantee == "exactly_once")
+    try:
+        return look(check, table, reader, lambda: _others(log, check, ship, since=ends is None))
+    except ShipperError as error:
+        table.unread = of_error(error)
+        return "nothing read back"
 
-    def __init__(self, cluster: Cluster, context: RunContext, log: LedgerLog) -> None:
-        self._cluster, self._context, self._log = cluster, context, log
 
-    def read_back(
-        self,
-        check: ReadBackCheck,
-        table: CountTable,
-        ends: dict[str, list[int]] | None = None,
-    ) -> str:
-        """Read the topics back, and add what was found, or why nothing was, to the table. Return a
-        description of the records read. ``ends``: topic → where its partitions' records of this
-        ship surely end; None: where they end now."""
-        table.ends = ends
-        ship = table.ship
-        reader = ReadBack(self._cluster, committed=ship.guarantee == "exactly_once")
-        try:
-            return look(check, table, reader, lambda: self._others(check, ship, since=ends is None))
-        except ShipperError as error:
-            table.unread = of_error(error)
-            return "nothing read back"
+def _others(log: LedgerLog, check: ReadBackCheck, ship: ShipResult, *, since: bool) -> str | None:
+    """Return the other producers that may have written to what was read. ``since``: also those that
+    began after the ship. That question comes after the topics were read: any producer that had
+    written by then had announced a generation before."""
+    if check.shared:
+        return "other producers write to these topics (`shared: true`)"
+    if ship.guarantee == "at_least_once":
+        return "records may be there twice (at least once)"
+    control = log.look(CONTROL_NOW)
+    if (
+        since
+        and control.generation > ship.generations[-1]
+        and (control.claims() or _sent_later(log, ship))
+    ):
+        return "a later run of the pipeline has shipped, or ships, to them"
+    return None
 
-    def _others(self, check: ReadBackCheck, ship: ShipResult, *, since: bool) -> str | None:
-        """Return the other producers that may have written to what was read. ``since``: also those
-        that began after the ship. That question comes after the topics were read: any producer that
-        had written by then had announced a generation before."""
-        if check.shared:
-            return "other producers write to these topics (`shared: true`)"
-        if ship.guarantee == "at_least_once":
-            return "records may be there twice (at least once)"
-        control = self._log.look(CONTROL_NOW)
-        if (
-            since
-            and control.generation > ship.generations[-1]
-            and (control.claims() or self._sent_later(ship))
-        ):
-            return "a later run of the pipeline has shipped, or ships, to them"
-        return None
 
-    def _sent_later(self, ship: ShipResult) -> bool:
-        return any(
-            each.key.topic and each.value.records and each.value.generation > ship.generations[-1]
-            for each in self._log.look(ask_committed(ship.chunks_end))
-        )
+def _sent_later(log: LedgerLog, ship: ShipResult) -> bool:
+    return any(
+        each.key.topic and each.value.records and each.value.generation > ship.generations[-1]
+        for each in log.look(ask_committed(ship.chunks_end))
+    )
 
 
 class EarlierGates:
@@ -93,7 +90,6 @@ class EarlierGates:
         planned: PlanResult,
         shipped: ShipResult,
     ) -> None:
-        self.reader = DeliveryReader(cluster, context, log)
         self.scope = ""
         """Words for the gate's scope."""
         self.may_be_read_later = False
@@ -101,7 +97,8 @@ class EarlierGates:
         self._are_kept = False
         self._again: list[CheckResult] = []
         """Checks of the earlier gates, made again."""
-        self._context, self._log, self._shipped = context, log, shipped
+        self._context, self._cluster = context, cluster
+        self._log, self._shipped = log, shipped
         self._client = context.connections(cluster.name).client
         self._files = [file.id for file in planned.files_for(cluster.name)]
         self._folder = ClosedGatesFolder(context.own_runs_uri, context.pipeline.key, cluster.name)
@@ -165,7 +162,7 @@ class EarlierGates:
             checks = [each for each in checks if not isinstance(each, ReadBackCheck)]
             kept = [each for each in gate.failed if each.kind == "read_back"]
         else:
-            self.reader.read_back(check, table, gate.ends)
+            read_back(self._cluster, self._log, check, table, gate.ends)
             self.may_be_read_later |= table.unread is not None and table.unread.passing
         return [*kept, *evaluate_delivery(checks, table)]
 

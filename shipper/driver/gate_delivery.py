@@ -10,7 +10,7 @@ from itertools import zip_longest
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
 from shipper.driver.context import RunContext
-from shipper.driver.earlier_gates import EarlierGates
+from shipper.driver.earlier_gates import EarlierGates, read_back
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.driver.pieces import etags_of
@@ -78,7 +78,7 @@ def _judged(
     check = next((c for c in pipeline.gates.delivery if isinstance(c, ReadBackCheck)), None)
     if check:
         with context.phases("reading back"):
-            scope += "; " + earlier.reader.read_back(check, table)
+            scope += "; " + read_back(context.clusters[cluster_name], log, check, table)
     with context.phases("comparing"):
         checks_found = evaluate_delivery(pipeline.gates.delivery, table, lost)
     with context.phases("reading back"):
