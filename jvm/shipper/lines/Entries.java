@@ -30,6 +30,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.GlobPattern;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.util.functional.ConsumerRaisingIOE;
 import org.apache.hadoop.util.functional.RemoteIterators;
 
 /**
@@ -59,10 +60,6 @@ final class Entries {
     private static final class Left {
         final TreeSet<String> paths = new TreeSet<>();
         long count;
-    }
-
-    private interface Taker {
-        void take(FileStatus entry) throws IOException;
     }
 
     Entries(Configuration conf, Wanted wanted) {
@@ -357,7 +354,7 @@ final class Entries {
      * @param top the listed folder that it lies in, for links; null while a pattern is followed
      * @param pattern for names; null: all
      */
-    private void scan(FileSystem fs, Path folder, Path top, String pattern, int number, Taker taker) throws IOException {
+    private void scan(FileSystem fs, Path folder, Path top, String pattern, int number, ConsumerRaisingIOE<FileStatus> taker) throws IOException {
         GlobPattern name = pattern == null ? null : new GlobPattern(pattern);
         if (isLocal(fs)) {
             scanLocal(fs, folder, top, name, pattern, number, taker);
@@ -380,10 +377,10 @@ final class Entries {
                     leave(number, entry.getPath(), "dangling-link");
                 }
                 for (FileStatus one : behind) {
-                    taker.take(one);
+                    taker.accept(one);
                 }
             } else {
-                taker.take(entry);
+                taker.accept(entry);
             }
         }
     }
@@ -394,7 +391,7 @@ final class Entries {
     }
 
     /** By the names as they are stored. Hadoop's listing drops those that are no text in the locale's encoding, and follows links. */
-    private void scanLocal(FileSystem fs, Path folder, Path top, GlobPattern name, String pattern, int number, Taker taker) throws IOException {
+    private void scanLocal(FileSystem fs, Path folder, Path top, GlobPattern name, String pattern, int number, ConsumerRaisingIOE<FileStatus> taker) throws IOException {
         try (DirectoryStream<java.nio.file.Path> entries = Files.newDirectoryStream(local(folder))) {
             for (java.nio.file.Path entry : entries) {
                 if (full()) {
@@ -419,7 +416,7 @@ final class Entries {
     }
 
     private void takeLocal(
-            FileSystem fs, java.nio.file.Path entry, Path path, Path top, GlobPattern name, boolean isHidden, int number, Taker taker)
+            FileSystem fs, java.nio.file.Path entry, Path path, Path top, GlobPattern name, boolean isHidden, int number, ConsumerRaisingIOE<FileStatus> taker)
             throws IOException {
         BasicFileAttributes is = Files.readAttributes(entry, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
         if (isHidden) {
@@ -430,7 +427,7 @@ final class Entries {
             leave(number, path, "special");
         } else {
             long size = is.isDirectory() ? 0 : is.size();
-            taker.take(new FileStatus(size, is.isDirectory(), 1, fs.getDefaultBlockSize(path), entry.toFile().lastModified(), path));
+            taker.accept(new FileStatus(size, is.isDirectory(), 1, fs.getDefaultBlockSize(path), entry.toFile().lastModified(), path));
         }
     }
 

@@ -27,6 +27,7 @@ import org.apache.hadoop.fs.GlobExpander;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.statistics.IOStatistics;
 import org.apache.hadoop.fs.statistics.IOStatisticsSupport;
+import org.apache.hadoop.util.functional.FunctionRaisingIOE;
 
 /** What lies in folders, and how files begin: each asked with one call from Python, and with many at once from the file system. */
 public final class Folder {
@@ -265,14 +266,10 @@ public final class Folder {
         return Arrays.copyOf(found.toByteArray(), Math.min(found.size(), count));
     }
 
-    private interface Step<T> {
-        Object of(T one) throws IOException;
-    }
-
-    private static <T> List<Object> inParallel(List<T> all, Step<T> step) throws IOException {
+    private static <T> List<Object> inParallel(List<T> all, FunctionRaisingIOE<T, Object> step) throws IOException {
         ExecutorService pool = Executors.newFixedThreadPool(Math.max(1, Math.min(AT_ONCE, all.size())));
         try {
-            List<Callable<Object>> calls = all.stream().map(one -> (Callable<Object>) () -> step.of(one)).toList();
+            List<Callable<Object>> calls = all.stream().map(one -> (Callable<Object>) () -> step.apply(one)).toList();
             List<Object> results = new ArrayList<>();
             for (Future<Object> done : pool.invokeAll(calls)) {
                 results.add(done.get());

@@ -1,5 +1,6 @@
 package shipper.lines;
 
+import java.util.BitSet;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.api.java.UDF1;
@@ -45,11 +46,12 @@ public final class JsonObject implements UDF1<byte[], String> {
 
     /** Place behind the value that begins at `at`; CUT_OFF, or the negative number of the byte that does not belong there. */
     private static int value(byte[] text, int at) {
-        Levels levels = new Levels();
+        BitSet objects = new BitSet(); // what is open, a bit for each: set for an object
+        int depth = 0;
         while (true) {
             int one = at < text.length ? text[at] : CUT_OFF;
             if (one == '{' || one == '[') {
-                levels.open(one == '{');
+                objects.set(depth++, one == '{');
                 at = blanks(text, at + 1);
                 boolean empty = at < text.length && text[at] == (one == '{' ? '}' : ']');
                 if (!empty) {
@@ -67,8 +69,8 @@ public final class JsonObject implements UDF1<byte[], String> {
                 at = blanks(text, at);
             }
             // Behind a value, or in front of the bracket that closes an empty one.
-            while (at < text.length && text[at] == (levels.inObject() ? '}' : ']')) {
-                if (levels.close()) {
+            while (at < text.length && text[at] == (objects.get(depth - 1) ? '}' : ']')) {
+                if (--depth == 0) {
                     return at + 1;
                 }
                 at = blanks(text, at + 1);
@@ -80,7 +82,7 @@ public final class JsonObject implements UDF1<byte[], String> {
                 return wrong(at);
             }
             at = blanks(text, at + 1);
-            at = levels.inObject() ? name(text, at) : at;
+            at = objects.get(depth - 1) ? name(text, at) : at;
             if (at < 0) {
                 return at;
             }
@@ -200,36 +202,5 @@ public final class JsonObject implements UDF1<byte[], String> {
     /** Bytes count from 1; the first one is the object's brace, so this is never CUT_OFF. */
     private static int wrong(int at) {
         return -(at + 1);
-    }
-
-    /** Objects and arrays that are open, a bit for each: set for an object. */
-    private static final class Levels {
-        private long[] bits;
-        private long inner;
-        private int depth;
-
-        void open(boolean isObject) {
-            if (depth > 0 && depth % Long.SIZE == 0) {
-                int full = depth / Long.SIZE - 1;
-                bits = bits == null ? new long[4] : full == bits.length ? java.util.Arrays.copyOf(bits, full * 2) : bits;
-                bits[full] = inner;
-            }
-            inner = inner << 1 | (isObject ? 1 : 0);
-            depth++;
-        }
-
-        /** True if nothing is open any more. */
-        boolean close() {
-            inner >>>= 1;
-            depth--;
-            if (depth > 0 && depth % Long.SIZE == 0) {
-                inner = bits[depth / Long.SIZE - 1];
-            }
-            return depth == 0;
-        }
-
-        boolean inObject() {
-            return (inner & 1) == 1;
-        }
     }
 }
