@@ -98,11 +98,8 @@ def _validated(suite: dict[str, Any], frame: pd.DataFrame, *, values: bool) -> d
 
 
 def _raised(one: dict[str, Any]) -> bool:
-    """True if the expectation could not be evaluated: Great Expectations says so for the whole, or
-    for each of its metrics."""
-    info = one["exception_info"] or {}
-    parts = [info, *(part for part in info.values() if isinstance(part, dict))]
-    return any(part.get("raised_exception") for part in parts)
+    """True if the expectation could not be evaluated."""
+    return reason.of_exception_info(one["exception_info"] or {}) is not None
 
 
 def _name(one: dict[str, Any]) -> str:
