@@ -141,24 +141,16 @@ def check_notifiers(pipeline: Pipeline, config_dir: Path) -> None:
             )
 
 
+@dataclass(frozen=True, eq=False)
 class RunEnded:
     """The report task's callback when it succeeded, or when it ``failed``."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        config_dir: Path,
-        *,
-        failed: bool,
-        resolved_by: str = RESOLVE_WINDOW,
-        key: str = "return_value",
-    ) -> None:
-        """Make the callback. ``resolved_by``: the task that says which run it is, by the XCom
-        ``key``."""
-        self.pipeline = pipeline
-        self.config_dir = config_dir
-        self.failed = failed
-        self.resolved_by, self.key = resolved_by, key
+    pipeline: Pipeline
+    config_dir: Path
+    failed: bool
+    resolved_by: str = RESOLVE_WINDOW
+    """Task that says which run it is, by the XCom ``key``."""
+    key: str = "return_value"
 
     @property
     def prefix(self) -> str:
