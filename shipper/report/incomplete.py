@@ -25,7 +25,7 @@ from shipper.config.schedule import Schedule
 from shipper.ledger.inventory import Inventory
 from shipper.report.results import Gap, LeftFile
 from shipper.report.run_folder import find_kept
-from shipper.report.window_records import WindowRecord, read_records
+from shipper.report.window_records import WindowRecord, read_records, recorded_since
 from shipper.report.window_state import MISSING, WindowState, contains, window_state
 from shipper.types import FileId
 from shipper.whole_files import write_whole
@@ -289,7 +289,8 @@ def gaps_before(runs_uri: str, pipeline: Pipeline, until: dt.datetime) -> list[G
     )  # by runs behind them, if this is an old window
     records = read_records(runs_uri, pipeline.key, windows[0].start, looked_back)
     # If records are deleted after some days, nothing can be said about earlier days.
-    kept = min((record.since for record in records), default=until)
+    oldest = recorded_since(runs_uri, pipeline.key) or until
+    kept = min([oldest, *(record.since for record in records)])
     return find_gaps(
         [window for window in windows if window.start >= kept],
         records, began, lambda cluster: None,

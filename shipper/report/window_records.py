@@ -434,6 +434,14 @@ def last_written(runs_uri: str, pipeline: str) -> dt.datetime | None:
     return max((file.written for file in files), default=None)
 
 
+def recorded_since(runs_uri: str, pipeline: str) -> dt.datetime | None:
+    """Return the first day on which a record was written that is still there; None if there is
+    none. Raises OSError."""
+    fs, path = fsspec.core.url_to_fs(_folder(runs_uri, pipeline))
+    days = [day[:10] for day in names_in(fs, path) if day[:1].isdigit()]
+    return _read(min(days), _DAY) if days else None
+
+
 def record_files(
     runs_uri: str, pipeline: str, first: dt.datetime | None = None
 ) -> dict[RecordFile, str]:

@@ -258,6 +258,18 @@ def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept
     assert [(gap.cluster, gap.window[11:13]) for gap in found] == [("near", "02"), ("far", "02")]
 
 
+def test_a_report_tells_of_a_pause_longer_than_it_looks_back(runs: Runs) -> None:
+    """The records of before the pause are there, and about none of these windows."""
+    first, last = hour(-400), hour(100)
+    beginnings(runs.uri, "web", ["near", "far"], first, None, began=first.end)
+    before = RunFolder(runs.uri, "web", first, "before")
+    before.note_begin(first, first.end, ())
+    runs.add(last, "near", "far", back_to=90)
+    found = gaps_before(runs.uri, pipeline(), last.start)
+    assert found is not None
+    assert {gap.window for gap in found} == {str(hour(n)) for n in range(-68, 90)}
+
+
 @pytest.mark.parametrize("spoil", ["gap", "left out"])
 def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: str) -> None:
     from shipper.report.page import render
