@@ -180,7 +180,10 @@ def _topics(before: Pipeline, now: Pipeline, cluster: str) -> Iterator[Change]:
             "user must be allowed to write to them."
         )
     if fewer := [topic for topic in old if topic not in new]:
-        said.append(f"No record goes to {words(fewer)} any more. Records that are there stay.")
+        said.append(
+            f"No record goes to {words(fewer)} any more. Records that are there stay, and a file "
+            "that was shipped in part to one of these topics is refused."
+        )
     if said:
         yield Change(now.name, "topics", (cluster,), " ".join(said))
 
