@@ -522,7 +522,8 @@ class History:
                 other for other in ledger if other.path == id.path and other not in (id, *renamed)
             ]:
                 del ledger[other]  # it was replaced
-            ledger[id] = Shipped(by_id[id].content, [*parts, window], how == 2, moved.get(id))
+            whole = how == 2 or id in moved  # which file it is is one record
+            ledger[id] = Shipped(by_id[id].content, [*parts, window], whole, moved.get(id))
 
     def files_of(self, own: range, before: range) -> dict[int, list[File]]:
         """Return for each tick the files that a run over ``own`` has for it. The last tick with a
