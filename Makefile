@@ -119,7 +119,7 @@ model-short:  ## The same without the large configurations: what CI runs
 	@$(PYTHON) model/check.py --short
 
 bench: setup  ## Throughput near and far, beside what is used instead (PEERS=folder with spark/ and flink/)
-	for scenario in cold end-to-end; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
+	for scenario in distance end-to-end cold slow-broker; do $(RUN)/shipper bench $$scenario $(if $(PEERS),--peers $(PEERS)) || exit 1; done
 
 words: setup  ## Figures of the prose: fragments among the docstrings, sentences and lines of the docs
 	$(RUN)/python -m shipper_tools.words

@@ -53,7 +53,7 @@ class Site:
         for link in self.links.values():
             link.release()
             link.resume()
-            link.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0)
+            link.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0)
         self.kafka.heal()
 
 

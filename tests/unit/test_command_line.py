@@ -322,7 +322,7 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Comman
         ("dev up kafak", "did you mean 'kafka'"),
         ("bench cold --rounds three", "'three' is not a whole number"),
         ("bench cold --rounds 0", "0 is not at least 1"),
-        ("doctor web --limit long", "'long' is not a number"),
+        ("bench cold --seconds long", "'long' is not a number"),
         ("run", "`shipper run --help`"),
         ("run web --zzz", "`shipper run --help`"),
         ("lsit", "'list'"),

@@ -61,7 +61,9 @@ def link(shared: FaultProxy) -> Iterator[FaultProxy]:
     yield shared
     shared.resume()
     shared.release()
-    shared.shape(rtt_ms=0, jitter_ms=0, bytes_per_second=0, ack_ms=0, ack_p99_ms=0)
+    shared.shape(
+        rtt_ms=0, jitter_ms=0, bytes_per_second=0, request_delay_ms=0, ack_ms=0, ack_p99_ms=0
+    )
     shared.cut()
 
 
@@ -159,10 +161,12 @@ def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 12, 13, 64, 1000])
 def test_frames_are_found_however_the_stream_is_cut(step: int) -> None:
     stream = b"".join(request(n, n, size=n * 5) for n in range(20))
-    reader, heads = FrameReader(REQUEST_HEAD), []
+    reader, heads, ends = FrameReader(REQUEST_HEAD), [], 0
     for at in range(0, len(stream), step):
         piece = stream[at : at + step]
         parts = list(reader.parts(piece))
         assert [part.start for part in parts] + [len(piece)] == [0] + [part.stop for part in parts]
         heads += [part.head[1] for part in parts if part.head]
+        ends += sum(part.ends for part in parts)
     assert heads == list(range(20))
+    assert ends == 20

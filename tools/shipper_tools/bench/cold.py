@@ -21,7 +21,7 @@ import psutil
 from shipper import runner
 from shipper.config import load_pipeline
 from shipper.errors import ShipperError
-from shipper_tools.bench import flink, spark_sink
+from shipper_tools.bench import bare, flink, spark_sink
 from shipper_tools.bench.files import FILES, Files
 from shipper_tools.bench.machine import ended_children_seconds, process_seconds
 from shipper_tools.bench.plan import OURS, SPARK_SINK, Scenario, turned
@@ -45,7 +45,8 @@ _Process = tuple[Contender, Callable[[str, Case, str], _Told]]
 def measure(
     scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
-    """Yield measurements."""
+    """Yield measurements. No round is a warm-up: a process that has just started is what is
+    measured."""
     files = Files(folder)
     for lines in scenario.lines:
         say(f"writing {lines:,} log lines")
@@ -67,7 +68,7 @@ def measure(
                     measured.bytes = files.size_bytes[lines, FILES]
                     yield measured
                 for sender in turned(producers, round_number):
-                    measured = sender.measure(world, case, _PRODUCED, round_number)
+                    measured = bare.measure_one(world, sender, case, _PRODUCED, round_number)
                     measured.bytes = int(measured.records * average)
                     measured.shipping_seconds = measured.seconds
                     yield measured

@@ -20,33 +20,19 @@ from rich.table import Table
 
 from shipper.config.units import parse_duration
 from shipper.errors import UsageError
-from shipper.report.markup import number
+from shipper.whole_files import output_file, refuse_existing
 from shipper_tools.bench.plan import SCENARIOS, Scenario
-from shipper_tools.bench.results import BenchResult, Measurement, Summary, summarise
+from shipper_tools.bench.results import BenchResult, Measurement, summarise
 from shipper_tools.dev.jars import Say
 
 T = TypeVar("T")
 
-EPILOG = "Example: `shipper bench cold --peers ~/.cache/shipper-peers`"
+EPILOG = "Example: `shipper bench distance --peers ~/.cache/shipper-peers`"
 _SCENARIOS_HELP = "; ".join(
     f"`{name}`: {scenario.question}" for name, scenario in SCENARIOS.items()
 )
 _WIDTH = 170
 """Of tables that nobody reads on a terminal."""
-_CELLS: dict[str, Callable[[Summary], str]] = {
-    "contender": lambda one: one.contender.name,
-    "rec/s, median": lambda one: number(one.records_per_second.median),
-    "lowest": lambda one: number(one.records_per_second.lowest),
-    "highest": lambda one: number(one.records_per_second.highest),
-    "MB/s": lambda one: f"{one.megabytes_per_second:.1f}",
-    "shipping MB/s": lambda one: (
-        f"{one.shipping_megabytes_per_second:.1f}" if one.shipping_megabytes_per_second else "–"
-    ),
-    "client CPU s/M": lambda one: f"{one.client_cpu_per_million:.2f}",
-    "broker CPU s/M": lambda one: f"{one.cpu_seconds_per_million.get('broker', 0.0):.2f}",
-    "× best peer": lambda one: f"{one.times_best_peer:.2f}" if one.times_best_peer else "–",
-    "peak MB": lambda one: f"{one.peak_bytes / 1e6:,.0f}" if one.peak_bytes else "–",
-}
 
 app = typer.Typer(name="bench", add_completion=False, rich_markup_mode="markdown")
 
@@ -68,24 +54,35 @@ def bench(
         typer.Option(metavar="LIST", help="Delays of acknowledgements alone: `0ms,400ms`."),
     ] = None,
     partitions: Annotated[str | None, typer.Option(metavar="LIST", help="`1,16`.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Of all contenders.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Besides a warm-up.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="Bare: about how long a measurement sends.")
+    ] = None,
     lines: Annotated[
-        int | None, typer.Option(min=8, help="Lines in the files; of scale, the most.")
+        int | None, typer.Option(min=8, help="From files: lines in them; of scale, the most.")
     ] = None,
     peers: Annotated[
         Path | None, typer.Option(help="Folder with the peers that were built.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for DATE-NAME.json.")] = Path("bench/results"),
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Draw a page with plots; a new file.")
+    ] = None,
 ) -> None:
-    """Measure throughput from files to the topic on a real broker on this machine, near or far.
+    """Measure throughput on a real broker on this machine: bare producers, or from files to the
+    topic; near or far.
 
     Every contender in turn, several rounds; median and spread. The result is kept as JSON.
     """
+    if page:
+        refuse_existing(page)
     if scenario.endswith(".json"):
-        if any(value is not None for value in (rtt, ack, partitions, rounds, lines, peers)):
+        if any(
+            value is not None for value in (rtt, ack, partitions, rounds, seconds, lines, peers)
+        ):
             text = "A kept result is not measured again. Leave the options of a measurement out."
             raise UsageError(text, code="SHIP-102")
-        _show(_kept(Path(scenario)))
+        _show(_kept(Path(scenario)), page)
         return
     if scenario not in SCENARIOS:
         raise UsageError(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
@@ -95,6 +92,7 @@ def bench(
         "partitions": _list("--partitions", partitions, int),
         "lines": (lines,) if lines else None,
         "rounds": rounds,
+        "seconds": seconds,
     }
     told = replace(
         SCENARIOS[scenario], **{name: value for name, value in given.items() if value is not None}
@@ -106,7 +104,7 @@ def bench(
 
     result = _run(told, peers, say)
     say(str(result.write(out)))
-    _show(result)
+    _show(result, page)
     ours_failed = any(m.error and m.contender.ours for m in result.measurements)
     raise typer.Exit(1 if not result.summaries or ours_failed else 0)
 
@@ -154,17 +152,20 @@ def _kept(path: Path) -> BenchResult:
         raise UsageError(f"{path} is no result of `shipper bench`.") from error
 
 
-def _show(result: BenchResult) -> None:
-    """Print a table for each case, the fastest contender first."""
+def _show(result: BenchResult, page: Path | None) -> None:
+    """Print the tables, and write the page. Raises UsageError for a page that exists."""
+    from shipper_tools.bench.page import COLUMNS, by_case, cells, render
+
+    if page is not None:
+        with output_file(page) as part:
+            part.write_text(render(result), encoding="utf-8")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    ranked = sorted(result.summaries, key=lambda summary: -summary.records_per_second.median)
-    for case in dict.fromkeys(summary.case for summary in result.summaries):
+    for case, summaries in by_case(result):
         table = Table(title=case.title, title_justify="left", box=None, pad_edge=False)
-        for title in _CELLS:
-            table.add_column(title, justify="left" if title == "contender" else "right")
-        for summary in ranked:
-            if summary.case == case:
-                table.add_row(*(cell(summary) for cell in _CELLS.values()))
+        for title in COLUMNS:
+            table.add_column(title, justify="left" if title == COLUMNS[0] else "right")
+        for summary in summaries:
+            table.add_row(*cells(summary))
         console.print(table, "")
     for note in result.notes:
         console.print(note, style="yellow")

@@ -1,10 +1,12 @@
 """A peer for the benchmark: one producer of confluent-kafka. As a program, it is idempotent, as
-most people would set it up, sends the lines of a file, and prints its rate."""
+most people would set it up, sends random records or the lines of a file, and
+prints its rate."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -55,11 +57,16 @@ def main() -> None:
     parser.add_argument("--brokers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--lines", type=Path, required=True, help="a file of lines")
+    parser.add_argument("--size", type=int, default=1000, help="bytes per record, random")
+    parser.add_argument("--lines", type=Path, help="a file of lines to send instead")
     parser.add_argument("--compression", default="none")
     asked = parser.parse_args()
-    lines = asked.lines.read_bytes().splitlines()
-    values = itertools.islice(itertools.cycle(lines), asked.records)
+    some = (
+        asked.lines.read_bytes().splitlines()
+        if asked.lines
+        else [os.urandom(asked.size) for _ in range(1000)]
+    )
+    values = itertools.islice(itertools.cycle(some), asked.records)
     told = {"bootstrap.servers": asked.brokers, "compression.type": asked.compression}
     seconds = send(_IDEMPOTENT | told, asked.topic, values)
     print(f"librdkafka: {asked.records / seconds:.0f} rec/s")

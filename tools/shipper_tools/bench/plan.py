@@ -22,22 +22,36 @@ class Scenario:
 
     name: str
     question: str
-    kind: Literal["cold", "scale"]
+    kind: Literal["bare", "cold", "scale"]
     """Module that measures it."""
     rtt_ms: tuple[float, ...] = (0.0,)
+    request_delay_ms: float = 0.0
     ack_ms: tuple[float, ...] = (0.0,)
     producers: bool = False
-    """True if bare producers take part beside what reads files: they send some of its lines."""
+    """True if bare producers take part beside what reads files: they send its lines."""
     partitions: tuple[int, ...] = (1,)
     lines: tuple[int, ...] = (6_000_000,)
-    """Lines in the files."""
+    """Lines in the files; not bare."""
+    lanes: tuple[int, ...] = ()
+    """Bare: contenders of ours."""
     rounds: int = 3
+    seconds: float = 8.0
+    """Bare: about how long one measurement sends."""
 
     def cases(self) -> list[Case]:
+        bare = self.kind == "bare"
         return [
-            Case(rtt_ms=rtt, ack_ms=ack, partitions=partitions, lines=lines, compression="zstd")
+            Case(
+                rtt_ms=rtt,
+                ack_ms=ack,
+                request_delay_ms=self.request_delay_ms,
+                partitions=partitions,
+                lines=lines,
+                record_bytes=1000 if bare else None,
+                compression="none" if bare else "zstd",
+            )
             for lines, rtt, ack, partitions in itertools.product(
-                self.lines, self.rtt_ms, self.ack_ms, self.partitions
+                (None,) if bare else self.lines, self.rtt_ms, self.ack_ms, self.partitions
             )
         ]
 
@@ -46,6 +60,14 @@ _FAR_AND_NEAR = (0.0, 140.0)
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
+        Scenario(
+            name="distance",
+            question="How many records a second reach one partition over 140 ms, exactly once, "
+            "and how many with what is used instead?",
+            kind="bare",
+            rtt_ms=(140.0,),
+            lanes=(32, 48, 64),
+        ),
         Scenario(
             name="end-to-end",
             question="From log files to the topic, as whole processes: what does one partition "
@@ -83,6 +105,14 @@ SCENARIOS = {
             partitions=(16,),
             lines=(4_000_000,),
             rounds=2,
+        ),
+        Scenario(
+            name="slow-broker",
+            question="One partition of a broker that takes 20 ms for each request of a "
+            "connection: what do lanes bring over one producer?",
+            kind="bare",
+            request_delay_ms=20.0,
+            lanes=(1, 4, 8, 16),
         ),
     )
 }

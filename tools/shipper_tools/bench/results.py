@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from shipper.config.units import write_size
 from shipper.whole_files import write_whole
 
 
@@ -24,23 +25,31 @@ class Case(_ResultModel):
 
     rtt_ms: float = 0.0
     """Round trip to the broker; at 0 there is no proxy in between."""
+    request_delay_ms: float = 0.0
+    """Time that the broker takes for each request of a connection, one request after the other."""
     ack_ms: float = 0.0
     """Time after which the broker acknowledges what is stored (Produce, EndTxn); it answers
     everything else at once."""
+    record_bytes: int | None = None
+    """Size of random records; None: log lines."""
     compression: str = "none"
     partitions: int = 1
     lines: int | None = None
-    """Lines in the files; None: the rows of a table have lines of their own."""
+    """Lines in the files; None: records are not read from files."""
 
     @property
     def title(self) -> str:
-        """``2M lines · 140 ms · 16 partitions · zstd``"""
+        """``140 ms · 1 partition · 1 kB random``"""
         parts = [f"{self.lines / 1e6:g}M lines"] if self.lines else []
         parts += [f"{self.rtt_ms:g} ms"]
+        parts += [f"{self.request_delay_ms:g} ms per request"] if self.request_delay_ms else []
         parts += [f"acks after {self.ack_ms:g} ms"] if self.ack_ms else []
         parts += [f"{self.partitions} partition{'s' * (self.partitions > 1)}"]
+        parts += [
+            "log lines" if self.record_bytes is None else f"{write_size(self.record_bytes)} random"
+        ]
         parts += [self.compression] if self.compression != "none" else []
-        parts += [f"{name} {value}" for name, value in (self.model_extra or {}).items() if value]
+        parts += [f"{name} {value}" for name, value in (self.model_extra or {}).items()]
         return " · ".join(parts)
 
 
@@ -61,20 +70,23 @@ class Measurement(_ResultModel):
     case: Case
     contender: Contender
     round: int
+    """0 is the warm-up, which counts nowhere."""
     records: int = 0
     """Records that arrived."""
     bytes: int = 0
     """Of values, uncompressed."""
     seconds: float = 0.0
-    """Of the process; of a bare producer from the first record handed over to the last one
-    acknowledged."""
+    """From the first record handed over to the last one acknowledged or committed; from files: of
+    the process."""
     shipping_seconds: float | None = None
-    """Ours: from the first byte read to the last commit, without starts, plan and gates. Of a bare
-    producer the same as ``seconds``. None: not known."""
+    """From files, ours: from the first byte read to the last commit, without starts, plan and
+    gates. Of a bare producer beside it the same as ``seconds``. None: not known."""
+    opening_seconds: float | None = None
+    """Time before that: connections, lanes."""
     cpu_seconds: dict[str, float] = Field(default_factory=dict)
     """By kind of process: client (its start included), broker, proxy."""
     peak_bytes: int | None = None
-    """Most memory of all processes of a contender at once (PSS)."""
+    """Cold: most memory of all processes of a contender at once (PSS)."""
     error: str | None = None
 
     @property
@@ -161,10 +173,10 @@ class BenchResult(_ResultModel):
 
 def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
     """Return summaries by case and contender, in the order of their first appearance, without
-    failures."""
+    warm-ups and failures."""
     groups: dict[tuple[Case, Contender], list[Measurement]] = {}
     for measurement in measurements:
-        if measurement.error is None and measurement.seconds:
+        if measurement.round and measurement.error is None and measurement.seconds:
             groups.setdefault((measurement.case, measurement.contender), []).append(measurement)
     summaries = [_summary(case, contender, rounds) for (case, contender), rounds in groups.items()]
     for summary in summaries:

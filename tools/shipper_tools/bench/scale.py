@@ -75,7 +75,7 @@ def _sizes(lines: int) -> list[_Size]:
 def measure(
     scenario: Scenario, folder: Path, peers_folder: Path | None, say: Say
 ) -> Iterator[Measurement]:
-    """Yield measurements: each of ours a fresh process."""
+    """Yield measurements: each of ours a fresh process. No round is a warm-up."""
     files = Files(folder)
     case = scenario.cases()[0].model_copy(update={"lines": None})
     sizes = _sizes(scenario.lines[0])

@@ -47,7 +47,7 @@ class World(ExitStack):
     def bootstrap(self, case: Case) -> str:
         """Return where clients begin in this case. :meth:`measured` makes the way there what the
         case wants."""
-        far = case.rtt_ms or case.ack_ms
+        far = case.rtt_ms or case.request_delay_ms or case.ack_ms
         return self._server.far_bootstrap if far else self._server.bootstrap
 
     @property
@@ -77,7 +77,9 @@ class World(ExitStack):
         """Shape the link as the case wants, and add the CPU seconds of broker and proxy in the
         ``with`` block to the measurement."""
         case = measured.case
-        self._link.shape(rtt_ms=case.rtt_ms, ack_ms=case.ack_ms)
+        self._link.shape(
+            rtt_ms=case.rtt_ms, request_delay_ms=case.request_delay_ms, ack_ms=case.ack_ms
+        )
         processes = {"broker": self._server.pid, "proxy": self._link.pid}
         before = {kind: process_seconds(psutil.Process(pid)) for kind, pid in processes.items()}
         yield

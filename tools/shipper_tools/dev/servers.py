@@ -52,12 +52,17 @@ _NAMED_IN: Mapping[ServerName, str] = {
     ServerName.HDFS: "`source.path`",
     ServerName.SPARK: "`runner.master`",
 }
-#: Of a server's secured kind the folder, since users and keys are made with the data, and the
-#: option.
-_SECURED: Mapping[str, tuple[str, str]] = {
-    ServerName.KAFKA: ("kafka-secure", "--secure"),
-    ServerName.HDFS: ("hdfs-kerberos", "--kerberos"),
-}
+
+
+def _secure_folder(home: Path) -> Path:
+    """Where the secured Kafka lives: users are made with a broker's data, so it has data of its
+    own."""
+    return home / "kafka-secure"
+
+
+def _kerberos_folder(home: Path) -> Path:
+    """Folder of the HDFS with Kerberos."""
+    return home / "hdfs-kerberos"
 
 
 def bring_up(
@@ -95,11 +100,10 @@ def bring_up(
             server.launch()
         except PortTaken as taken:
             too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
-            kind = f" {_SECURED[name][1]}" if secure else ""
             raise PortTaken(
                 f"{without_code(taken.message)} Stop what listens there (`ss -ltnp` shows it; "
                 f"perhaps `shipper dev up` in another folder), or choose another port with "
-                f"`shipper dev up {name}{kind} --port PORT` (0: any free one)"
+                f"`shipper dev up {name}{_option(name) * secure} --port PORT` (0: any free one)"
                 f"{too}."
             ) from taken
         started = ServerState(
@@ -122,11 +126,11 @@ def _server(
     name: ServerName, home: Path, port: int | None, say: Say, secure: bool, config: Path
 ) -> Server:
     if secure and name == ServerName.HDFS:
-        return KerberizedHdfs(home / _SECURED[name][0], port, say=say)
+        return KerberizedHdfs(_kerberos_folder(home), port, say=say)
     if secure:
         from shipper_tools.dev.secure import SecureKafka  # ACLs and certificates: slow to import
 
-        return SecureKafka(home / _SECURED[name][0], port, say)
+        return SecureKafka(_secure_folder(home), port, say)
     if name == ServerName.AIRFLOW:
         return AirflowServer(home / name, port, config, say)
     if name == ServerName.YARN:
@@ -148,10 +152,14 @@ def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -
     if port and not any(address.endswith(f":{port}") for address in addresses.values()):
         return f"at {', '.join(addresses.values())}, not on port {port}"
     if secure != bool({"secure", "keytab"} & addresses.keys()):
-        return f"{'without' if secure else 'with'} {_SECURED[known.name][1]}"
+        return f"{'without' if secure else 'with'}{_option(known.name)}"
     if addresses.get("config", str(config.absolute())) != str(config.absolute()):
         return f"with the configuration {addresses['config']}"
     return ""
+
+
+def _option(name: str) -> str:
+    return " --kerberos" if name == ServerName.HDFS else " --secure"
 
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
@@ -173,8 +181,11 @@ def _alone(name: ServerName, home: Path, say: Say) -> AbstractContextManager[Non
 
 def purge(name: ServerName, home: Path) -> None:
     """Delete the data and logs of a server that was taken down."""
-    for folder in (name, *_SECURED.get(name, ())[:1]):
-        shutil.rmtree(home / folder, ignore_errors=True)
+    shutil.rmtree(home / name, ignore_errors=True)
+    if name == ServerName.KAFKA:
+        shutil.rmtree(_secure_folder(home), ignore_errors=True)
+    if name == ServerName.HDFS:
+        shutil.rmtree(_kerberos_folder(home), ignore_errors=True)
 
 
 def remembered(home: Path) -> list[ServerState]:

@@ -20,6 +20,6 @@ advertised::
         link.wait_held(10)
         link.release()            # it reaches the broker also when its client has hung up meanwhile
 
-Limits: a client's connect succeeds also when the broker is gone, and is reset then. Holds
-understand Kafka's framing without TLS only.
+Limits: a client's connect succeeds also when the broker is gone, and is reset then. Holds and
+``request_delay_ms`` understand Kafka's framing without TLS only.
 """  # noqa: E501

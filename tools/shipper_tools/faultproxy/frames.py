@@ -24,6 +24,8 @@ class FramePart:
     stop: int
     head: tuple[int, ...] | None
     """The unpacked head, with the part that completes it."""
+    ends: bool
+    """Whether the frame's last byte is in it."""
 
 
 class FrameReader:
@@ -41,7 +43,7 @@ class FrameReader:
         at, size = 0, len(data)
         while at < size:
             if self._lost:
-                yield FramePart(at, size, None)
+                yield FramePart(at, size, None, False)
                 return
             start, head = at, None
             if not self._left:
@@ -53,7 +55,7 @@ class FrameReader:
             taken = min(self._left, size - at)
             self._left -= taken
             at += taken
-            yield FramePart(start, at, head)
+            yield FramePart(start, at, head, not self._begun and not self._left)
 
     def _unpack(self) -> tuple[int, ...] | None:
         head: tuple[int, ...] = self._head.unpack(self._begun)

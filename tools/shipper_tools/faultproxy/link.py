@@ -44,6 +44,9 @@ class Conditions:
     """Added to each read, uniformly between 0 and this, each way; the order of bytes is kept."""
     bytes_per_second: float = 0.0
     """In each direction, over all connections."""
+    request_delay_ms: float = 0.0
+    """Kafka requests are handed on one after the other, each after this: a broker that is slow per
+    request, per connection."""
     ack_ms: float = 0.0
     """Answers to Produce and EndTxn come so long after their requests at least, all others at once:
     a Kafka on object storage. Requests of one connection wait side by side."""
@@ -262,6 +265,7 @@ class Pipe:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Item] = deque()
         self._queued_bytes = 0
+        self._request_free_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._reopener: asyncio.TimerHandle | None = None
         self._reading = self._writing = self._ended = False
@@ -357,11 +361,17 @@ class Pipe:
             if part.head is not None and self._link.exchanges is not None:
                 self._note(part.head, self._link.exchanges)
             hold = part.head is not None and self._wants_to_hold(part.head)
-            if hold:
-                if part.start > cut:
-                    self._put(data[cut : part.start], due)
-                self._put(data[part.start : part.stop], math.inf)
-                self.held += 1
+            slow = part.ends and self._direction == "up" and self._link.shape.request_delay_ms > 0
+            if hold and part.start > cut:
+                self._put(data[cut : part.start], due)
+                cut = part.start
+            if slow:
+                self._request_free_at = (
+                    max(due, self._request_free_at) + self._link.shape.request_delay_ms / 1000
+                )
+            if hold or slow:
+                self._put(data[cut : part.stop], math.inf if hold else self._request_free_at)
+                self.held += hold
                 cut = part.stop
         if cut < len(data):
             self._put(data[cut:], due)
