@@ -16,6 +16,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from shipper import runtime
+from shipper.cli import expired
 from shipper.cli.console import (
     ClusterName,
     Config,
@@ -36,7 +37,7 @@ from shipper.cli.open_ledger import (
 )
 from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
-from shipper.config import load_pipeline
+from shipper.config import load_pipeline, resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError
 from shipper.finding import Finding, fail
@@ -65,8 +66,9 @@ app = new_app(
 )
 
 _SHOWN = 40
-#: Severity → word and colour. What a killed run left is unfinished.
-_WORDS = {"fail": ("wrong", "red"), "warn": ("unfinished", "yellow")}
+#: Severity → word and colour. What a killed run left is unfinished, and what retention deleted has
+#: expired.
+_WORDS = {"fail": ("wrong", "red"), "warn": ("unfinished", "yellow"), "ok": ("expired", None)}
 _IN_MEMORY_BYTES = 16_000_000
 
 
@@ -262,12 +264,13 @@ def verify(
     read than it has, a file shipped under several transforms, a snapshot that differs from the
     topic, a topic that was deleted or created again after records were delivered to it, and a
     ledger that was recreated. An unfinished file is shown, and is not wrong: its window's next run
-    ships the rest.
+    ships the rest. Expired records are shown, and are not wrong either. They are known only for
+    ships whose delivery gate reads back.
     """
     documents = {}
     wrong = 0
     for ledger in open_ledgers(config, pipeline, cluster):
-        read, found = _verified(ledger)
+        read, found = _verified(ledger, resolve_uri(config, ledger.pipeline.runs_uri))
         wrong += sum(finding.severity == "fail" for finding in found)
         documents[ledger.cluster.name] = {
             "chunks_end": read.chunks_end,
@@ -281,7 +284,7 @@ def verify(
     raise typer.Exit(1 if wrong else 0)
 
 
-def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
+def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Finding]]:
     topics = ledger.client.topics()
     damaged = damage(ledger.log)
     found = [
@@ -304,9 +307,18 @@ def _verified(ledger: OpenLedger) -> tuple[LedgerRecords, list[Finding]]:
         absent.update(dict.fromkeys(absent_topics(of_path, topics.get)))
     found += absent
     found += present.findings()
+    sent_to = [topic for topic in _sent_to(present) if topic in topics]
+    with runtime.ThreadPoolExecutor(16, thread_name_prefix="offsets") as pool:
+        logs = dict(zip(sent_to, pool.map(ledger.client.log_facts, sent_to), strict=True))
+    ends_before = expired.by_results(runs_uri, ledger.pipeline.key, ledger.cluster.name)
+    found += expired.findings(expired.expired(present.sent, logs, ends_before), logs)
     if ledger.log.snapshot() is not None:
         found += differences(read, ledger.log.records_of_topic(wait_seconds=60))
     return read, found
+
+
+def _sent_to(present: PresentEntries) -> set[str]:
+    return {topic for places in present.sent.values() for topic, _ in places}
 
 
 def _print_findings(ledger: OpenLedger, found: list[Finding]) -> None:

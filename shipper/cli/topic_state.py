@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from shipper.cli.expired import Sent, count
 from shipper.cli.open_ledger import OpenLedger
 from shipper.finding import Finding, fail
 from shipper.ledger.fold import LedgerRecords
@@ -21,6 +22,8 @@ class PresentEntries:
         self._present: dict[str, str | None] = {}
         self._asked: set[str] = set()
         self._lost: list[RecreatedTopic] = []
+        self.sent: Sent = {}
+        """Entries that count, grouped by the ship that sent them."""
 
     def of(self, read: LedgerRecords) -> Iterator[Entries]:
         """Yield the entries of each ship. Raises ClusterError."""
@@ -39,6 +42,7 @@ class PresentEntries:
         there = entries_there(of_path, self._present)
         if len(there) < len(of_path):
             self._lost += losses_of_entries(of_path, self._ledger.pipeline.key, self._present).found
+        count(self.sent, there)
         return there
 
     def _ask(self, topics: Collection[str]) -> None:
