@@ -56,6 +56,12 @@ File = TypeVar("File")
 Answer = TypeVar("Answer")
 
 
+class _Head(NamedTuple):
+    content: bytes
+    sum: str
+    """Sum of it, if the file holds no more, as the ledger has it; else empty."""
+
+
 class _Unread(NamedTuple):
     """Reason why a file has no beginning, and whether another run may read it."""
 
@@ -221,17 +227,27 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
         if isinstance(head, _Unread):
             file.problem, file.passing = head.why, head.passing
             continue
-        file.head = head_of(head)
-        found = recognise(file.path, head, source.codec)
+        content = head.content
+        file.head = head_of(content)
+        found = recognise(file.path, content, source.codec)
         file.format, file.problem, file.bom = (
             found.format,
             found.problem,
-            head.startswith(BOM_UTF8),
+            content.startswith(BOM_UTF8),
         )
         if source.format != "whole_file":
-            file.problem = file.problem or table_in_text(head)
+            file.problem = file.problem or table_in_text(content)
         if file.format == PLAIN and source.codec != "none":
-            file.problem = file.problem or content_problem(head, source.format, encoding)
+            file.problem = file.problem or content_problem(content, source.format, encoding)
+        if file.format == PLAIN and head.sum and len(content) == file.size_bytes:
+            file.beginnings = [
+                Beginning(
+                    length=len(content),
+                    sum=head.sum,
+                    ends_line=content.endswith(b"\n"),
+                    whole=True,
+                )
+            ]
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES, source), strict=True):
         if isinstance(head, _Unread):
@@ -243,10 +259,10 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
                 )
             file.problem, file.passing = why, head.passing
         else:
-            file.head = head_of(head)
+            file.head = head_of(head.content)
             file.bom, file.problem = (
-                head.startswith(BOM_UTF8),
-                content_problem(head, source.format, encoding),
+                head.content.startswith(BOM_UTF8),
+                content_problem(head.content, source.format, encoding),
             )
     if source.format == "whole_file":
         for file in files:
@@ -263,8 +279,8 @@ def _look_at_tables(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source
         elif isinstance(tail, _Unread):
             file.problem, file.passing = tail.why, tail.passing
         else:
-            file.head = head_of(head)
-            found = recognise_table(format, head, tail)
+            file.head = head_of(head.content)
+            found = recognise_table(format, head.content, tail.content)
             file.format, file.problem = found.format, found.problem
 
 
@@ -345,13 +361,11 @@ def take_sample(hadoop: Hadoop, plan: PlanResult, pipeline: Pipeline) -> str:
     chosen = [file.model_copy() for file in files[::step][:_SAMPLE_FILES]]
     look_at(hadoop, chosen, source)
     heads = _heads(hadoop, [file for file in chosen if not file.problem], _SAMPLE_BYTES, source)
-    found = [head for head in heads if isinstance(head, bytes)]
+    found = [head.content for head in heads if isinstance(head, _Head)]
     size = sum(len(head) for head in found)
     if size == 0:
         faults = [file.problem for file in chosen if file.problem]
-        return next(
-            iter([*faults, *(head.why for head in heads if not isinstance(head, bytes))]), ""
-        )
+        return next(iter([*faults, *(head.why for head in heads if isinstance(head, _Unread))]), "")
     import pyarrow as pa
 
     packed_size = (
@@ -388,7 +402,7 @@ def _heads(
     count: int,
     source: Source,
     format: str | None = None,
-) -> list[bytes | _Unread]:
+) -> list[_Head | _Unread]:
     """Return the first ``count`` bytes of each file's content (of its bytes as stored with
     ``format=PLAIN``, the last of these with _TAIL), all if it has fewer; or why not. A file system
     that does not answer is asked again for `source.wait`."""
@@ -417,7 +431,7 @@ def _ask_patiently(
 
 def _ask_heads(
     hadoop: Hadoop, files: Sequence[PlannedFile], count: int, format: str | None
-) -> list[bytes | _Unread]:
+) -> list[_Head | _Unread]:
     if not files:
         return []
     wanted = packed.number(len(files))
@@ -425,9 +439,9 @@ def _ask_heads(
         packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files
     )
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
-    heads = list[bytes | _Unread]()
+    heads = list[_Head | _Unread]()
     for _ in files:
-        what, content = found.number(), found.bytes()
+        what, content, sum = found.number(), found.bytes(), found.text()
         unread = what != 1 and _Unread(content.decode(), passing=what > 1, silent=what > 2)
-        heads.append(unread or content)
+        heads.append(unread or _Head(content, sum))
     return heads

@@ -117,8 +117,9 @@ def _sum_up(
     wanted = list[ToSum]()
     for file in files:
         known = {one.length for one in file.beginnings}
+        end = next((one.length for one in file.beginnings if one.whole), None)
         lengths = {one.content.length for one in originals[file.id] if one.content is not None}
-        if missing := lengths - known - {0}:
+        if missing := {one for one in lengths - known - {0} if end is None or one < end}:
             wanted.append(ToSum(file, sorted(missing)))
     if wanted:
         with context.phases("recognising files"):

@@ -144,6 +144,16 @@ def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> 
     assert Beginning(length=9) in new.beginnings, "it is shorter, and is not asked again"
 
 
+def test_a_file_that_was_summed_whole_as_it_was_looked_at_is_not_read_for_longer_originals() -> (
+    None
+):
+    topic, source = topic_with(OLD, OLD._replace(path="/logs/b.log")), Source()
+    append(topic, OLD._replace(path="/logs/c.log"), sum="2001:0000000100000002", read=2001)
+    new = planned("/logs/app.log.1", beginnings=[WHOLE])
+    looked(topic, source, new)
+    assert source.read == []
+
+
 @pytest.mark.parametrize("count", [1, 40])
 def test_of_very_many_files_that_begin_alike_the_nearest_are_compared(count: int) -> None:
     """C8: each hour's file has the same header, for months."""

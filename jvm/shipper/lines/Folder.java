@@ -4,7 +4,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -79,7 +78,8 @@ public final class Folder {
      * @param files packed: a count, and for each two texts: its path, and its format, or `plain` for the bytes as they are stored, or `tail` for the
      *     last of these
      * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not; the number
-     *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines
+     *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines. Then their sum,
+     *     if there are fewer bytes than that, else an empty text
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
@@ -92,10 +92,10 @@ public final class Folder {
         AtomicReference<IOException> silence = new AtomicReference<>();
         for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count, silence))) {
             if (head instanceof byte[] content) {
-                out.number(1).bytes(content);
+                out.number(1).bytes(content).text(content.length < count ? Sum.of(content).toString() : "");
             } else {
                 Exception error = (Exception) head;
-                out.number(Access.isSilent(error) ? 3 : Access.isPassing(error) ? 2 : 0).bytes(Access.why(error).getBytes(StandardCharsets.UTF_8));
+                out.number(Access.isSilent(error) ? 3 : Access.isPassing(error) ? 2 : 0).text(Access.why(error)).text("");
             }
         }
         return out.packed();

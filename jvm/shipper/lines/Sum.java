@@ -19,6 +19,12 @@ final class Sum {
     private long secondBefore;
     private long lengthBefore;
 
+    static Sum of(byte[] bytes) {
+        Sum found = new Sum();
+        found.add(bytes, 0, bytes.length);
+        return found;
+    }
+
     void add(byte[] bytes, int offset, int count) {
         first.update(bytes, offset, count);
         second.update(bytes, offset, count);
