@@ -234,7 +234,7 @@ def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks
     could not be read stands for as many records as its bytes would hold, by how many the other
     ``files`` have for theirs."""
     states = [(split.file, state) for split, state in chunks.splits.items() if split.file in files]
-    swallowed = sum(state.swallowed for _, state in states)
+    swallowed = sum(chunks.swallowed(file) for file in files)
     unreadable = {file for file, state in states if UNREADABLE in state.reasons}
     hidden_bytes = sum(file.size_bytes for file in unreadable)
     seen = sum(file.size_bytes for file in files) - hidden_bytes

@@ -390,6 +390,7 @@ class ClusterShip:
             window=file.late_window or file.tick or str(self._context.window),
             records=dict(chunks.delivered_as(original)),
             topic_ids=chunks.topic_ids(original),
+            swallowed=chunks.swallowed(original) or None,
             head=file.head,
             etag=file.etag or None,
         )

@@ -349,6 +349,12 @@ class Chunks:
             found.update(alias.records)
         return found
 
+    def swallowed(self, file: FileId) -> int:
+        """Return the number of further records that quarantined ones of its own may stand for."""
+        alias = self.aliases.get(file)
+        before = alias.swallowed or 0 if alias is not None and alias.whole else 0
+        return before + sum(state.swallowed for state in self.states(file))
+
     def topic_ids(self, file: FileId) -> dict[str, str]:
         """Return topic → id of the topic that took records of the file's content, where it is
         known."""

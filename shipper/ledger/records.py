@@ -174,6 +174,7 @@ class Alias(Checked):
     """Topic → records of that content in it. They count as the other file's."""
     topic_ids: dict[Topic, Text]
     """Topic → id of the topic that took them, where it is known."""
+    swallowed: Count | None = None
     head: Text | None = None
     etag: Text | None = None
     """As in :class:`ChunkValue`."""

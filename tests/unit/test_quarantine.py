@@ -19,7 +19,7 @@ from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
 from shipper.ledger.inventory import entries, findings
 from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import RecordPosition, in_quarantine
-from shipper.ledger.records import ChunkKey, ChunkValue
+from shipper.ledger.records import Alias, ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker.assign import RecordLimits
@@ -189,6 +189,13 @@ def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
     assert not records_behind(result, {bad}, chunks), (
         "nothing else is there: all of it is in quarantine already"
     )
+    renamed, chunks = FileId("good.1", 5_000, 1), Chunks("web")
+    alias = Alias(
+        *good, whole=True, sum="5000:0000000100000002", read=5_000, generation=2, run_id="r",
+        window="w", records={"q": 1}, topic_ids={}, swallowed=swallowed,
+    )  # fmt: skip
+    chunks.add_alias(renamed, alias)
+    assert records_behind(result, {renamed}, chunks) == (swallowed or 0)
 
 
 def test_a_record_that_somebody_else_wrote_into_quarantine_is_passed_over():
