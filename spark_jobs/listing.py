@@ -58,8 +58,8 @@ Answer = TypeVar("Answer")
 
 class _Head(NamedTuple):
     content: bytes
-    sum: str
-    """Sum of it, if the file holds no more, as the ledger has it; else empty."""
+    whole: Beginning | None
+    """All of the file's content, of a small plain file."""
 
 
 class _Unread(NamedTuple):
@@ -239,15 +239,8 @@ def look_at(hadoop: Hadoop, files: Sequence[PlannedFile], source: Source) -> Non
             file.problem = file.problem or table_in_text(content)
         if file.format == PLAIN and source.codec != "none":
             file.problem = file.problem or content_problem(content, source.format, encoding)
-        if file.format == PLAIN and head.sum and len(content) == file.size_bytes:
-            file.beginnings = [
-                Beginning(
-                    length=len(content),
-                    sum=head.sum,
-                    ends_line=content.endswith(b"\n"),
-                    whole=True,
-                )
-            ]
+        if file.format == PLAIN and head.whole:
+            file.beginnings = [head.whole]
     unpacked = [file for file in files if file.format != PLAIN and not file.problem]
     for file, head in zip(unpacked, _heads(hadoop, unpacked, HEAD_BYTES, source), strict=True):
         if isinstance(head, _Unread):
@@ -436,12 +429,19 @@ def _ask_heads(
         return []
     wanted = packed.number(len(files))
     wanted += b"".join(
-        packed.text(file.path) + packed.text(format or file.format or PLAIN) for file in files
+        packed.text(file.path)
+        + packed.text(format or file.format or PLAIN)
+        + packed.number(file.size_bytes)
+        for file in files
     )
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
     heads = list[_Head | _Unread]()
-    for _ in files:
-        what, content, sum = found.number(), found.bytes(), found.text()
+    for file in files:
+        what, content, summed = found.number(), found.bytes(), found.text()
         unread = what != 1 and _Unread(content.decode(), passing=what > 1, silent=what > 2)
-        heads.append(unread or _Head(content, sum))
+        sum, _, ends_line = summed.partition(" ")
+        whole = summed and Beginning(
+            length=file.size_bytes, sum=sum, ends_line=ends_line == "1", whole=True
+        )
+        heads.append(unread or _Head(content, whole or None))
     return heads

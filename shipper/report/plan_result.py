@@ -89,8 +89,8 @@ class PlannedFile(KnownFile):
     """Length and xxh64 of the first bytes of its content, 1,024 at most, by which it is recognised
     under another name. Empty: not read."""
     beginnings: list[Beginning] = Field(default_factory=list)
-    """Sums of first bytes of its content: of all of it if its head holds all of it, and of those
-    that were compared with files that begin alike."""
+    """Sums of first bytes of its content: of all of it, of a small plain file, and of those that
+    were compared with files that begin alike."""
     begins: Annotated[int, Field(exclude=True)] = 0
     """Bytes of its content that were delivered as another file's, as a ship decides: its own splits
     begin there."""

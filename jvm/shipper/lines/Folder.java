@@ -31,6 +31,8 @@ import org.apache.hadoop.util.functional.FunctionRaisingIOE;
 /** What lies in folders, and how files begin: each asked with one call from Python, and with many at once from the file system. */
 public final class Folder {
     private static final int AT_ONCE = 16;
+    /** Plain files below this size are read whole where their beginning is asked for: clients of HDFS and S3 get as much with the first request. */
+    private static final int SMALL = 64 * 1024;
 
     private Folder() {}
 
@@ -75,24 +77,24 @@ public final class Folder {
     /**
      * The beginnings of files, in their order.
      *
-     * @param files packed: a count, and for each two texts: its path, and its format, or `plain` for the bytes as they are stored, or `tail` for the
-     *     last of these
+     * @param files packed: a count, and for each its path, its format, or `plain` for the bytes as they are stored, or `tail` for the last of these, and
+     *     its size as it was listed
      * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not; the number
-     *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines. Then their sum,
-     *     if there are fewer bytes than that, else an empty text
+     *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines. Then a
+     *     text: of a plain file that was read to its end, the sum of its content, a space, and 1 if it ends a line, else 0; of others nothing
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
-        List<String[]> wanted = new ArrayList<>();
+        List<Asked> wanted = new ArrayList<>();
         for (long left = in.readLong(); left > 0; left--) {
-            wanted.add(new String[] {Packed.text(in), Packed.text(in)});
+            wanted.add(new Asked(new Path(Packed.text(in)), Packed.text(in), in.readLong()));
         }
         Packed.Writer out = new Packed.Writer();
         Configuration configured = Content.configured(conf);
         AtomicReference<IOException> silence = new AtomicReference<>();
-        for (Object head : inParallel(wanted, file -> head(configured, new Path(file[0]), file[1], count, silence))) {
-            if (head instanceof byte[] content) {
-                out.number(1).bytes(content).text(content.length < count ? Sum.of(content).toString() : "");
+        for (Object head : inParallel(wanted, file -> head(configured, file, count, silence))) {
+            if (head instanceof Head found) {
+                out.number(1).bytes(found.content()).text(found.sum());
             } else {
                 Exception error = (Exception) head;
                 out.number(Access.isSilent(error) ? 3 : Access.isPassing(error) ? 2 : 0).text(Access.why(error)).text("");
@@ -214,24 +216,28 @@ public final class Folder {
     }
 
     /** @param silence the error of a file system that does not answer, which is then asked no more */
-    private static Object head(Configuration conf, Path path, String format, int count, AtomicReference<IOException> silence) {
+    private static Object head(Configuration conf, Asked file, int count, AtomicReference<IOException> silence) {
         if (silence.get() != null) {
             return silence.get();
         }
         try {
+            Path path = file.path();
             FileSystem fs = Content.fileSystem(path, conf);
-            if (TableRecords.reads(format)) {
-                return rows(fs.getFileStatus(path), format, conf, count);
+            if (TableRecords.reads(file.format())) {
+                return new Head(rows(fs.getFileStatus(path), file.format(), conf, count), "");
             }
-            if (format.equals("tail")) {
-                return tail(fs, fs.getFileStatus(path), count);
+            if (file.format().equals("tail")) {
+                return new Head(tail(fs, fs.getFileStatus(path), count), "");
             }
-            try (Content.Stored stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, format, conf)) {
-                return content.readNBytes(count);
+            boolean small = file.format().equals("plain") && file.size() > 0 && file.size() < SMALL;
+            try (Content.Stored stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, file.format(), conf)) {
+                byte[] read = content.readNBytes(small ? Math.max(count, SMALL) : count);
+                String sum = small && read.length == file.size() ? Sum.of(read) + (read[read.length - 1] == '\n' ? " 1" : " 0") : "";
+                return new Head(read.length > count ? Arrays.copyOf(read, count) : read, sum);
             }
         } catch (IOException error) {
             silence.set(Access.isSilent(error) ? error : silence.get());
-            return explained(conf, path, error);
+            return explained(conf, file.path(), error);
         } catch (RuntimeException error) {
             return error;
         }
@@ -244,6 +250,10 @@ public final class Folder {
             return error;
         }
     }
+
+    private record Asked(Path path, String format, long size) {}
+
+    private record Head(byte[] content, String sum) {}
 
     private static byte[] tail(FileSystem fs, FileStatus file, int count) throws IOException {
         byte[] found = new byte[(int) Math.min(count, file.getLen())];
