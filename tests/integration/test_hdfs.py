@@ -173,7 +173,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
         on_unreadable="quarantine", quarantine={"topic": world.topic(".q"), "max_rate": 1.0}
     )
     server = world.files.server
-    world.steps_done("r1", "plan")
+    world.steps_done("r1", "plan", "gate_source")
     server.stop_datanode()
     try:
         says = (
@@ -181,7 +181,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
             r"its blocks.* Run the window again"
         )
         world.fails(code=1, says=says)
-        code, ship = ship_step(world, "r1", "gate_source", "ship:local")
+        code, ship = ship_step(world, "r1", "ship:local")
         assert (code, ship.final) == (1, False), "Airflow may try again"
         assert "no DataNode gives one of its blocks" in (ship.error or "")
         assert world.nothing_was_sent()
