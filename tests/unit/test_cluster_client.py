@@ -71,10 +71,16 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
         )
         client._client = Creating(client._client)  # type: ignore[assignment]
-        timer = threading.Timer(0.2, broker.say_of, ("new", 0))
+        learns = threading.Event()
+
+        def learn() -> None:
+            learns.set()
+            broker.say_of("new", 0)
+
+        timer = threading.Timer(0.2, learn)
         timer.start()
         client.create_topics({"new": 1})
-        knew = not timer.is_alive()
+        knew = learns.is_set()
         timer.join()
         assert knew
 
