@@ -124,6 +124,11 @@ def gaps(
         return
     if since and window:
         raise UsageError("--since and --window contradict each other; choose one", code="SHIP-102")
+    if window and metrics_file:
+        raise UsageError(
+            "--metrics-file tells of all windows, and --window looks at one; choose one",
+            code="SHIP-102",
+        )
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, spec, err)
     looked = _look(config, spec, since, window)

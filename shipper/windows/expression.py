@@ -38,9 +38,13 @@ def parse_expression(text: str, zone: str = "UTC", now: dt.datetime | None = Non
     """
     words = " ".join(text.split())
     try:
-        return _relative(words, zone, now or runtime.now()) or _absolute(words)
+        window = _relative(words, zone, now or runtime.now()) or _absolute(words)
     except OverflowError:
         raise WindowError(f"{text!r} lies beyond the range of dates. Shorten it.") from None
+    if window.start.microsecond or window.end.microsecond:
+        # The names of windows, in results and in the ledger, have none.
+        raise WindowError(f"{text!r} has a fraction of a second. Write whole seconds.")
+    return window
 
 
 def _absolute(text: str) -> Window:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from shipper.cli.main import app
 from shipper.config.pipeline import Pipeline
+from shipper.errors import UsageError
 from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.inventory import Inventory, Tally
 from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged, read_beginnings
@@ -346,6 +347,8 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     assert figures.read_text().splitlines()[1:] == [
         'shipper_gaps{cluster="near",pipeline="web"} 3'
     ], "told or not"
+    with pytest.raises(UsageError):
+        asked("--window", str(days[0]), "--metrics-file", str(figures))
     earlier = Window(days[0].start - dt.timedelta(days=1), days[0].start)
     runs.add(earlier)
     code, said = gaps("--alert", "--json", "--since", "5d")

@@ -108,6 +108,8 @@ def test_days_and_hours_are_those_of_the_zone(zone: str, now: str, text: str, wi
         ("2026-11-01/P99999999D", "Shorten"),
         ("P99999999D/2026-11-01", "Shorten"),
         ("2026-11-02/2026-11-01", "SHIP-222"),
+        ("2026-11-01T06:00:00.25/PT1H", "whole seconds"),
+        ("2026-11-01T06:00/2026-11-01T07:00:00.000001", "whole seconds"),
         ("last 0 hours", "empty"),
         ("yesterday/today", "not a date or time"),
         ("2026-13-01", "START/END"),
