@@ -118,18 +118,16 @@ class PipelineOperator(BaseOperator):
 
     def resolve(self, context: Context, asks: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the run's facts for its tasks: its window, its id and its request. ``asks``: the
-        options; None: those of the DAG run, and its partition key. Waits until the window has
-        settled, unless the options name it. Raises StepFailed if there is no such window,
-        AirflowRescheduleException."""
+        options; None: those of the DAG run. Waits until the window has settled, unless the options
+        name it. Raises StepFailed if there is no such window, AirflowRescheduleException."""
         params: Mapping[str, Any]
         if asks is None:
             params, conf = context["params"], context["dag_run"].conf or {}
-            key = getattr(context["dag_run"], "partition_key", None)
         else:
             given = {name: value for name, value in asks.items() if value}
             if both := given.pop("window", None):
                 given["window_start"], _, given["window_end"] = both.partition("/")
-            params, conf, key = given, given, None
+            params = conf = given
         asked = asked_for(params, self.pipeline)
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
@@ -140,6 +138,7 @@ class PipelineOperator(BaseOperator):
             run_after, at = (
                 getattr(context["dag_run"], name, None) for name in ("run_after", "logical_date")
             )
+            key = getattr(context["dag_run"], "partition_key", None)
             named = {"partition_key": key, **params}
             window = window_of_run(schedule, settle, named, interval, run_after, at)
         except WindowError as error:

@@ -7,6 +7,7 @@ import datetime as dt
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -349,3 +350,18 @@ def test_a_fault_of_our_own_code_is_not_tried_again(
     monkeypatch.setattr("shipper_airflow.dags.task_operators.PipelineOperator.resolve", broken)
     state, _ = shop.run('ShipOperator(task_id="ship", pipeline="web")')
     assert (state, calls) == ("failed", [1])
+
+
+@pytest.mark.parametrize("made", ["ShipTaskGroup('web')", "ShipOperator(task_id='web')"])
+def test_a_run_of_a_partition_ships_the_window_that_begins_there(shop: Shop, made: str) -> None:
+    made = made.replace("task_id='web'", "task_id='web', pipeline='web'")
+    dag = shop.parsed(made).dags["shop"]
+    task = next(task for task in dag.tasks if hasattr(task, "resolve"))
+    run = {"dag_id": "shop", "run_id": "r", "conf": {}, "run_type": "asset_triggered"}
+    known = {"run_after": SIX, "logical_date": None, "partition_key": "2026-10-07T03:00:00"}
+    context = {"dag_run": SimpleNamespace(**run, **known), "run_id": "r"}
+    found = task.resolve(context, task.asks)
+    assert (found["window_start"], found["window_end"]) == (
+        "2026-10-07T03:00:00+00:00",
+        "2026-10-07T04:00:00+00:00",
+    )

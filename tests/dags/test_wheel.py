@@ -47,17 +47,11 @@ runner: {{driver_memory: 1g}}
 """
 #: As in docs/how-to/your-own-dag.md: ships when the other pipeline's window is there.
 OWN = """\
-from airflow.sdk import DAG
+from airflow.sdk import DAG, PartitionedAssetTimetable
 from shipper_airflow.operators import ShipOperator, delivered_asset
 
-with DAG("copies", schedule=[delivered_asset("web", "near")]):
-    event = "(triggering_asset_events.values() | first | first).extra"
-    ShipOperator(
-        task_id="ship",
-        pipeline="copy",
-        window_start="{{ %s.window_start }}" % event,
-        window_end="{{ %s.window_end }}" % event,
-    )
+with DAG("copies", schedule=PartitionedAssetTimetable(assets=delivered_asset("web", "near"))):
+    ShipOperator(task_id="ship", pipeline="copy")
 """
 
 
@@ -246,7 +240,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
             **dag_files,
             "dags/own.py": OWN,
             "config/pipelines/web.yaml": pipeline("web", "logs"),
-            "config/pipelines/copy.yaml": pipeline("copy", "copies"),
+            "config/pipelines/copy.yaml": pipeline("copy", "copies") + "schedule: '@hourly'\n",
             "config/shipper.yaml": f"index: {tmp_path}/shipments.sqlite\n",
             "config/clusters/near.yaml": f"cluster: near\nbootstrap: {kafka.bootstrap}\n",
         },
