@@ -295,10 +295,8 @@ def _ask_sums(hadoop: Hadoop, files: Sequence[ToSum]) -> list[list[Beginning] | 
     wanted = bytearray(packed.number(len(files)))
     for file, lengths in files:
         stored = file.format in TABLES
-        for text in (file.path, PLAIN if stored else file.format or PLAIN, file.etag):
-            wanted += packed.text(text)
-        for number in (file.size_bytes, file.modified_ms, len(lengths), *sorted(lengths)):
-            wanted += packed.number(number)
+        wanted += _listed(file, PLAIN if stored else file.format or PLAIN)
+        wanted += b"".join(map(packed.number, (len(lengths), *sorted(lengths))))
     answer = packed.Unpacker(_folder(hadoop).sums(hadoop.conf, wanted))
     found = list[list[Beginning] | _Unread]()
     for _, lengths in files:
@@ -428,12 +426,7 @@ def _ask_heads(
     if not files:
         return []
     wanted = packed.number(len(files))
-    wanted += b"".join(
-        packed.text(file.path)
-        + packed.text(format or file.format or PLAIN)
-        + packed.number(file.size_bytes)
-        for file in files
-    )
+    wanted += b"".join(_listed(file, format or file.format or PLAIN) for file in files)
     found = packed.Unpacker(_folder(hadoop).heads(hadoop.conf, wanted, count))
     heads = list[_Head | _Unread]()
     for file in files:
@@ -445,3 +438,13 @@ def _ask_heads(
         )
         heads.append(unread or _Head(content, whole or None))
     return heads
+
+
+def _listed(file: PlannedFile, format: str) -> bytes:
+    """Return a file as it was listed, packed."""
+    return b"".join(
+        [
+            *map(packed.text, (file.path, format, file.etag)),
+            *map(packed.number, (file.size_bytes, file.modified_ms)),
+        ]
+    )

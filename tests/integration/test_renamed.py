@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from shipper.config.pipeline import Source
 from shipper.ledger.sums import ByteSum, sum_of
 from shipper.report.results import RunReport
+from spark_jobs.hadoop import Hadoop
+from spark_jobs.listing import look_at
+from tests.integration.source_world import Logs
 from tests.integration.world import World, lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -73,6 +78,23 @@ def chunks_of(world: World) -> list[dict[str, Any]]:
     (of_cluster,) = json.loads(done.stdout).values()
     found: list[dict[str, Any]] = of_cluster["chunks"]
     return found
+
+
+def test_a_file_that_took_the_place_of_a_listed_one_is_not_taken_for_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A rotation between the listing and the first look: what was delivered already lies where a
+    file was listed that was not, and is as long."""
+    logs = Logs(spark, tmp_path)
+    logs.write("a.log", b"new\n", age_seconds=300)
+    logs.write("b.log", b"new\n", age_seconds=300)
+    files, source = logs.plan().files, Source(path="logs")
+    logs.write("a.log", b"old\n", age_seconds=200)
+
+    look_at(Hadoop.of(spark), files, source)
+
+    summed = {Path(file.path).name for file in files if file.beginnings}
+    assert summed == {"b.log"}
 
 
 def verified(world: World) -> None:

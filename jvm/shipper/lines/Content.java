@@ -41,7 +41,7 @@ final class Content {
     }
 
     /** By its ETag where both have one: a server's listing may say milliseconds where its answer about one object says seconds. */
-    private static boolean isPlanned(Piece piece, FileStatus status) {
+    static boolean isPlanned(Piece piece, FileStatus status) {
         String etag = etag(status);
         boolean same = piece.etag().isEmpty() || etag.isEmpty()
                 ? status.getModificationTime() == piece.modified()
@@ -68,9 +68,9 @@ final class Content {
         return new Stored(fs.openFile(path).withFileStatus(status), status.getLen());
     }
 
-    /** For its beginning alone: an object store is asked for that, and not for all that follows. */
-    static Stored openHead(FileSystem fs, Path path) throws IOException {
-        return new Stored(fs.openFile(path).opt("fs.option.openfile.read.policy", "random"), Long.MAX_VALUE);
+    /** For its beginning alone: an object store is asked for that, and not for all that follows. The status may be null, and is asked for then. */
+    static Stored openHead(FileSystem fs, Path path, FileStatus status) throws IOException {
+        return new Stored(fs.openFile(path).opt("fs.option.openfile.read.policy", "random").withFileStatus(status), Long.MAX_VALUE);
     }
 
     private static FSDataInputStream opened(FutureDataInputStreamBuilder wanted) throws IOException {

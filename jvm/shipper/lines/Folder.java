@@ -77,17 +77,18 @@ public final class Folder {
     /**
      * The beginnings of files, in their order.
      *
-     * @param files packed: a count, and for each its path, its format, or `plain` for the bytes as they are stored, or `tail` for the last of these, and
-     *     its size as it was listed
+     * @param files packed: a count, and for each its path, its format, or `plain` for the bytes as they are stored, or `tail` for the last of these, its
+     *     ETag, and its size and its time of modification in ms as they were listed
      * @return packed: for each a number, 1 if it could be read, and its first (last) `count` bytes (or all, if it has fewer) or else why not; the number
      *     is 2 if another run may read it, and 3 if the file system does not answer. Those of a file of tables are its rows, as lines. Then a
-     *     text: of a plain file that was read to its end, the sum of its content, a space, and 1 if it ends a line, else 0; of others nothing
+     *     text: of a plain file that was read to its end and is the one that was listed, the sum of its content, a space, and 1 if it ends a line, else 0;
+     *     of others nothing
      */
     public static String heads(Configuration conf, byte[] files, int count) throws IOException {
         DataInputStream in = Packed.reader(files);
-        List<Asked> wanted = new ArrayList<>();
+        List<Piece> wanted = new ArrayList<>();
         for (long left = in.readLong(); left > 0; left--) {
-            wanted.add(new Asked(new Path(Packed.text(in)), Packed.text(in), in.readLong()));
+            wanted.add(whole(in, wanted.size()));
         }
         Packed.Writer out = new Packed.Writer();
         Configuration configured = Content.configured(conf);
@@ -148,10 +149,7 @@ public final class Folder {
         DataInputStream in = Packed.reader(files);
         Map<Piece, long[]> wanted = new LinkedHashMap<>();
         for (long left = in.readLong(); left > 0; left--) {
-            String path = Packed.text(in);
-            String format = Packed.text(in);
-            String etag = Packed.text(in);
-            Piece file = new Piece(path, "", "", format, etag, in.readLong(), in.readLong(), 0, Long.MAX_VALUE, wanted.size(), Long.MAX_VALUE, 0);
+            Piece file = whole(in, wanted.size());
             long[] lengths = new long[(int) in.readLong()];
             for (int i = 0; i < lengths.length; i++) {
                 lengths[i] = in.readLong();
@@ -168,6 +166,13 @@ public final class Folder {
             }
         }
         return out.packed();
+    }
+
+    private static Piece whole(DataInputStream in, int number) throws IOException {
+        String path = Packed.text(in);
+        String format = Packed.text(in);
+        String etag = Packed.text(in);
+        return new Piece(path, "", "", format, etag, in.readLong(), in.readLong(), 0, Long.MAX_VALUE, number, Long.MAX_VALUE, 0);
     }
 
     private static Object sums(Configuration conf, Piece file, long[] lengths) {
@@ -216,12 +221,12 @@ public final class Folder {
     }
 
     /** @param silence the error of a file system that does not answer, which is then asked no more */
-    private static Object head(Configuration conf, Asked file, int count, AtomicReference<IOException> silence) {
+    private static Object head(Configuration conf, Piece file, int count, AtomicReference<IOException> silence) {
         if (silence.get() != null) {
             return silence.get();
         }
         try {
-            Path path = file.path();
+            Path path = new Path(file.path());
             FileSystem fs = Content.fileSystem(path, conf);
             if (TableRecords.reads(file.format())) {
                 return new Head(rows(fs.getFileStatus(path), file.format(), conf, count), "");
@@ -230,14 +235,16 @@ public final class Folder {
                 return new Head(tail(fs, fs.getFileStatus(path), count), "");
             }
             boolean small = file.format().equals("plain") && file.size() > 0 && file.size() < SMALL;
-            try (Content.Stored stored = Content.openHead(fs, path); InputStream content = Content.unpacked(stored, file.format(), conf)) {
+            FileStatus status = small ? Hdfs.file(fs, path, conf) : null;
+            try (Content.Stored stored = Content.openHead(fs, path, status); InputStream content = Content.unpacked(stored, file.format(), conf)) {
                 byte[] read = content.readNBytes(small ? Math.max(count, SMALL) : count);
-                String sum = small && read.length == file.size() ? Sum.of(read) + (read[read.length - 1] == '\n' ? " 1" : " 0") : "";
+                boolean whole = small && read.length == file.size() && Content.isPlanned(file, status);
+                String sum = whole ? Sum.of(read) + (read[read.length - 1] == '\n' ? " 1" : " 0") : "";
                 return new Head(read.length > count ? Arrays.copyOf(read, count) : read, sum);
             }
         } catch (IOException error) {
             silence.set(Access.isSilent(error) ? error : silence.get());
-            return explained(conf, file.path(), error);
+            return explained(conf, new Path(file.path()), error);
         } catch (RuntimeException error) {
             return error;
         }
@@ -250,8 +257,6 @@ public final class Folder {
             return error;
         }
     }
-
-    private record Asked(Path path, String format, long size) {}
 
     private record Head(byte[] content, String sum) {}
 
