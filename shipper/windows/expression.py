@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from shipper import runtime
 from shipper.errors import WindowError
-from shipper.windows.window import Window, parse_moment, parse_window
+from shipper.windows.window import Window, beyond_dates, parse_moment, parse_window
 
 FORMS = (
     "START/END, START/PT1H, PT1H/END, a day (2026-11-01), an hour (2026-11-01T06), `yesterday`, "
@@ -25,6 +25,7 @@ _DURATION = re.compile(
 )
 _IN_SECONDS = (7 * 86_400, 86_400, 3600, 60, 1)
 _HOUR = re.compile(r"[^T ]+[T ]\d\d(?:Z|[+-]\d\d(?::?\d\d)?)?", re.IGNORECASE)
+_WEEK = re.compile(r"\d{4}-?W\d\d", re.IGNORECASE)
 _LAST = re.compile(r"last (?:(\d{1,5}) )?(hour|day)s?")
 _ONE_HOUR, _ONE_DAY = dt.timedelta(hours=1), dt.timedelta(days=1)
 
@@ -40,7 +41,7 @@ def parse_expression(text: str, zone: str = "UTC", now: dt.datetime | None = Non
     try:
         window = _relative(words, zone, now or runtime.now()) or _absolute(words)
     except OverflowError:
-        raise WindowError(f"{text!r} lies beyond the range of dates. Shorten it.") from None
+        raise beyond_dates(text) from None
     if window.start.microsecond or window.end.microsecond:
         # The names of windows, in results and in the ledger, have none.
         raise WindowError(f"{text!r} has a fraction of a second. Write whole seconds.")
@@ -97,7 +98,9 @@ def _whole_unit(text: str) -> Window:
     except ValueError:
         pass
     else:
-        start = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC)
+        if _WEEK.fullmatch(text):  # which Python takes for its Monday
+            raise WindowError(f"{text!r} is a week. Write {day}/P1W.")
+        start = parse_moment(text)
         return Window(start, start + _ONE_DAY)
     try:
         start = parse_moment(text)

@@ -114,6 +114,9 @@ def test_days_and_hours_are_those_of_the_zone(zone: str, now: str, text: str, wi
         ("yesterday/today", "not a date or time"),
         ("2026-13-01", "START/END"),
         ("9999-12-31", "Shorten"),
+        ("0001-01-01", "Shorten"),
+        ("0001-01-01T00:00+14:00/PT1H", "Shorten"),
+        ("2026-W45", "2026-11-02/P1W"),
         ("last 9999999 days", "START/END"),
     ],
 )
