@@ -22,7 +22,7 @@ from shipper import runner, runtime
 from shipper.cli.console import err
 from shipper.config import load_pipeline
 from shipper.config.pipeline import Pipeline
-from shipper.errors import StepResultError, UsageError, WindowError
+from shipper.errors import StepResultError, UsageError
 from shipper.gate_question import (
     LEAVE,
     SHIP_ANYWAY,
@@ -37,7 +37,7 @@ from shipper.report.run_folder import RunFolder, StepResult
 from shipper.request import RunRequest, contradiction
 from shipper.windows.expression import FORMS, is_relative, parse_expression
 from shipper.windows.ticks import Ticks
-from shipper.windows.window import Window, parse_window
+from shipper.windows.window import Window
 
 MetricsPath = Annotated[
     Path | None,
@@ -119,13 +119,11 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
 def asked_window(pipeline: Pipeline, text: str) -> Window:
     """Return the window that --window names, in one of :data:`FORMS`; print it if the option does
     not write it out. Raises WindowError."""
-    try:
-        return parse_window(text)
-    except WindowError:
-        zone = pipeline.schedule.timezone if pipeline.schedule else "UTC"
-        window = parse_expression(text, zone)
+    zone = pipeline.schedule.timezone if pipeline.schedule else "UTC"
+    window = parse_expression(text, zone)
     clock = f", by the clock of {zone}" if is_relative(text) else ""
-    err.say(f"--window {text} is {window}{clock}", "dim")
+    if "/" not in text or "P" in text.upper():
+        err.say(f"--window {text} is {window}{clock}", "dim")
     return window
 
 
