@@ -6,9 +6,9 @@
         write_logs() >> ShipTaskGroup("shop_logs") >> tell_the_warehouse()
 
 :class:`ShipTaskGroup` has the same tasks as the DAG that shipper makes of a pipeline;
-:class:`ShipOperator` does all of it in one. Both ship the DAG run's data interval, or a window that
-is given, and leave a receipt as XCom. The pipeline's file stays as it is: a `schedule` there is for
-shipper's own DAG, so leave it out, or leave that DAG paused.
+:class:`ShipOperator` does all of it in one. Both ship the DAG run's data interval, the window of
+its partition key, or one that is given, and leave a receipt as XCom. The pipeline's file stays as
+it is: a `schedule` there is for shipper's own DAG, so leave it out, or leave that DAG paused.
 
 Where Airflow's provider of OpenLineage is installed and has a transport, each task that ships tells
 it the source's folder and the topics.
@@ -73,7 +73,7 @@ class ShipTaskGroup(TaskGroup):
         ``window_start`` and ``window_end`` (ISO 8601), or ``window`` (START/END) for both;
         ``clusters`` (all by default), ``rate_limit``, ``plan_only``, ``skip_checks`` and
         ``skip_reason``, ``reship`` and ``reship_reason``, ``new_ledger``. They may be templates.
-        Without a window it is the run's data interval."""
+        Without a window it is the one of the run's partition key, else its data interval."""
         asks = _asks({name: kwargs.pop(name, None) for name in ("window", *PARAMS)})
         super().__init__(group_id=group_id or pipeline, **kwargs)
         folder = _folder(config)

@@ -233,9 +233,10 @@ def records_behind(result: ShipResult, files: Collection[FileId], chunks: Chunks
     A row of CSV with a stray quote stands for the rows that the quote made part of it. A file that
     could not be read stands for as many records as its bytes would hold, by how many the other
     ``files`` have for theirs."""
-    states = [(split.file, state) for split, state in chunks.splits.items() if split.file in files]
     swallowed = sum(chunks.swallowed(file) for file in files)
-    unreadable = {file for file, state in states if UNREADABLE in state.reasons}
+    unreadable = {
+        file for file in files if any(UNREADABLE in state.reasons for state in chunks.states(file))
+    }
     hidden_bytes = sum(file.size_bytes for file in unreadable)
     seen = sum(file.size_bytes for file in files) - hidden_bytes
     records = (

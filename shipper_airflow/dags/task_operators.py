@@ -135,10 +135,10 @@ class PipelineOperator(BaseOperator):
         interval = (context.get("data_interval_start"), context.get("data_interval_end"))
         try:
             schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
-            run_after, at = (
-                getattr(context["dag_run"], name, None) for name in ("run_after", "logical_date")
+            run_after, at, key = (
+                getattr(context["dag_run"], name, None)
+                for name in ("run_after", "logical_date", "partition_key")
             )
-            key = getattr(context["dag_run"], "partition_key", None)
             named = {"partition_key": key, **params}
             window = window_of_run(schedule, settle, named, interval, run_after, at)
         except WindowError as error:
