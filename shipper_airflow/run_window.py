@@ -23,18 +23,17 @@ def opens_at(window: Window, settle_seconds: float) -> dt.datetime:
 def window_of_run(
     schedule: Schedule | None,
     settle_seconds: float,
-    asked: Mapping[str, Any],
-    interval: tuple[dt.datetime | None, dt.datetime | None],
-    asked_at: dt.datetime | None,
-    logical_date: dt.datetime | None = None,
+    run: object,
+    params: Mapping[str, Any] | None = None,
 ) -> Window:
     """Return the window that a DAG run ships: the one that it was asked for, by its moments or its
     partition key, else its data interval, else the schedule's window that had settled last when it
     was asked for.
 
-    ``asked``: its params or its conf, with the run's ``partition_key``; ``interval``: its data
-    interval; ``asked_at``: its `run_after`. The answer is the same however often the run is
-    cleared. Raises WindowError if the run has no window, half of one, or an empty one."""
+    ``run``: Airflow's DAG run, of the database, of a task or as a mapping; ``params``: what the
+    task was asked for, if that is not the run's conf. The answer is the same however often the run
+    is cleared. Raises WindowError if the run has no window, half of one, or an empty one."""
+    asked = params if params is not None else _fact(run, "conf") or {}
     start, end = asked.get("window_start"), asked.get("window_end")
     if bool(start) != bool(end):
         given, missing = ("window_start", "window_end") if start else ("window_end", "window_start")
@@ -45,22 +44,24 @@ def window_of_run(
         )
     if start and end:
         return Window(parse_moment(start), parse_moment(end))
-    if key := asked.get("partition_key"):
+    if key := _fact(run, "partition_key"):
         return _window_of_key(schedule, key)
-    opens, closes = (moment and in_utc(moment) for moment in interval)
+    opens, closes, asked_at, logical_date = (
+        _moment(run, name)
+        for name in ("data_interval_start", "data_interval_end", "run_after", "logical_date")
+    )
     if opens and closes and opens < closes:
         found = Window(opens, closes)
         # `airflow dags trigger --logical-date` gives the interval of the moment of the call.
         if schedule and logical_date and asked_at:
-            ticks, at = Ticks(schedule), in_utc(logical_date)
-            if found == ticks.named_by(in_utc(asked_at)) and ticks.window_of(at).start == at:
-                return ticks.window_of(at)
+            ticks = Ticks(schedule)
+            named = ticks.window_of(logical_date)
+            if found == ticks.named_by(asked_at) and named.start == logical_date:
+                return named
         return found
     # Airflow's plain cron schedules, and its others on the day on which clocks skip their hour,
     # give a run by hand an interval that ends where it begins; meant is the window that ends there.
-    settled = (
-        closes if opens else asked_at and in_utc(asked_at - dt.timedelta(seconds=settle_seconds))
-    )
+    settled = closes if opens else asked_at and asked_at - dt.timedelta(seconds=settle_seconds)
     if schedule and settled:
         return Ticks(schedule).last_closed(settled)
     raise WindowError(
@@ -84,6 +85,16 @@ def _window_of_key(schedule: Schedule | None, key: str) -> Window:
             code="SHIP-224",
         )
     return window
+
+
+def _fact(run: object, name: str) -> Any:
+    return run.get(name) if isinstance(run, Mapping) else getattr(run, name, None)
+
+
+def _moment(run: object, name: str) -> dt.datetime | None:
+    """Return a moment of the run, which is a text in a mapping."""
+    at = _fact(run, name)
+    return in_utc(dt.datetime.fromisoformat(at) if isinstance(at, str) else at) if at else None
 
 
 def in_utc(moment: dt.datetime) -> dt.datetime:

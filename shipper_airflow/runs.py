@@ -93,16 +93,8 @@ def _over(between: Span) -> Any:
 
 def window_of(run: DagRun, known: Known) -> Span | None:
     """Return the window of the run, as its first task finds it; None if it cannot be found."""
-    interval = run.data_interval_start, run.data_interval_end
     try:
-        window = window_of_run(
-            known.schedule,
-            known.settle,
-            {"partition_key": run.partition_key, **(run.conf or {})},
-            interval,
-            run.run_after,
-            run.logical_date,
-        )
+        window = window_of_run(known.schedule, known.settle, run)
     except WindowError:
         return None
     return int(window.start.timestamp()), int(window.end.timestamp())

@@ -709,20 +709,8 @@ def _window_of(pipeline: Pipeline, dag_run: Any, run: Mapping[str, Any] | None) 
     it did; else it is worked out as this task does."""
     if run:
         return window_in(run)
-    names = (
-        *("data_interval_start", "data_interval_end", "run_after", "logical_date"),
-        *("conf", "partition_key"),
-    )
-    known = (
-        dag_run
-        if isinstance(dag_run, Mapping)
-        else {name: getattr(dag_run, name, None) for name in names}
-    )
-    opens, closes, asked_at, at = (_parsed(known.get(name)) for name in names[:4])
     try:
-        settle = pipeline.source.settle_seconds
-        asked = {"partition_key": known.get("partition_key"), **(known.get("conf") or {})}
-        return window_of_run(pipeline.schedule, settle, asked, (opens, closes), asked_at, at)
+        return window_of_run(pipeline.schedule, pipeline.source.settle_seconds, dag_run)
     except Exception as error:
         log.info("the run has no window: %s", error)
         return None

@@ -132,15 +132,9 @@ class PipelineOperator(BaseOperator):
         if fault := find_fault(conf, asked, self.pipeline):
             self._refuse(f"{fault}. Nothing was sent. Trigger the DAG again. [SHIP-101]")
         asked = asked.model_copy(update=_facts(context, asked))
-        interval = (context.get("data_interval_start"), context.get("data_interval_end"))
+        schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
         try:
-            schedule, settle = self.pipeline.schedule, self.pipeline.source.settle_seconds
-            run_after, at, key = (
-                getattr(context["dag_run"], name, None)
-                for name in ("run_after", "logical_date", "partition_key")
-            )
-            named = {"partition_key": key, **params}
-            window = window_of_run(schedule, settle, named, interval, run_after, at)
+            window = window_of_run(schedule, settle, context["dag_run"], params)
         except WindowError as error:
             self._refuse(str(error))
         if not params.get("window_start"):

@@ -323,9 +323,9 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     task = ResolveWindow(task_id="resolve_window", pipeline=pipeline, config_dir=Path("config"))
 
     def resolved(end: dt.datetime, **params: str) -> dict[str, Any]:
-        run = SimpleNamespace(conf=params, dag_id="web")
         interval = {"data_interval_start": end - hour, "data_interval_end": end}
-        return task.execute({"params": params, "dag_run": run, "run_id": "r", **interval})  # type: ignore[typeddict-item]
+        run: Any = SimpleNamespace(conf=params, dag_id="web", **interval)
+        return task.execute({"params": params, "dag_run": run, "run_id": "r"})  # type: ignore[typeddict-item]
 
     end = now - dt.timedelta(minutes=7)
     with pytest.raises(AirflowRescheduleException) as waits:

@@ -344,7 +344,8 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
             theirs = timetable.infer_manual_data_interval(run_after=pendulum.instance(moment))
             ours = Ticks(of).last_closed(moment)
             assert ours.end <= moment < Ticks(of).after(ours.end), moment
-            assert ours == window_of_run(of, 0, {}, (theirs.start, theirs.end), None), moment
+            run = {"data_interval_start": theirs.start, "data_interval_end": theirs.end}
+            assert ours == window_of_run(of, 0, run), moment
 
 
 def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config: Config) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,32 @@ from shipper.errors import WindowError
 from shipper.windows.window import Window
 from shipper_airflow.run_window import opens_at, window_of_run
 
+HOURLY = Schedule(cron="0 * * * *")
 Interval = tuple[dt.datetime | None, dt.datetime | None]
 NONE: Interval = None, None
 SIX, SEVEN = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (6, 7))
 
 
 def of_run(start: str | None, end: str | None, interval: Interval) -> Window:
-    return window_of_run(None, 600, {"window_start": start, "window_end": end}, interval, SEVEN)
+    return window_of_run(None, 600, run(interval, window_start=start, window_end=end))
+
+
+def run(
+    interval: Interval = NONE,
+    asked_at: dt.datetime | None = SEVEN,
+    *,
+    at: dt.datetime | None = None,
+    key: str | None = None,
+    **conf: str | None,
+) -> dict[str, Any]:
+    return {
+        "data_interval_start": interval[0],
+        "data_interval_end": interval[1],
+        "run_after": asked_at,
+        "logical_date": at,
+        "partition_key": key,
+        "conf": conf,
+    }
 
 
 def test_params_come_before_the_data_interval() -> None:
@@ -56,12 +76,10 @@ def test_no_window_is_a_clear_error(
 
 
 def test_a_partition_key_names_its_window_and_nothing_else() -> None:
-    hourly = Schedule(cron="0 * * * *")
-    asked = {"partition_key": "2026-11-01T06:00:00"}
-    assert window_of_run(hourly, 600, asked, NONE, SEVEN).start == SIX
+    assert window_of_run(HOURLY, 600, run(key="2026-11-01T06:00:00")).start == SIX
     for key in ("2026-11-01T06:30:00", "2026-11-01", "six"):
         with pytest.raises(WindowError, match=r"key|date"):
-            window_of_run(hourly, 600, {"partition_key": key}, NONE, SEVEN)
+            window_of_run(HOURLY, 600, run(key=key))
 
 
 @pytest.mark.parametrize(
@@ -70,12 +88,10 @@ def test_a_partition_key_names_its_window_and_nothing_else() -> None:
 def test_without_both_it_is_the_schedules_window_that_had_settled_last(
     interval: Interval, asked_at: dt.datetime | None
 ) -> None:
-    assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, asked_at) == Window(
-        SIX, SEVEN
-    )
+    assert window_of_run(HOURLY, 600, run(interval, asked_at)) == Window(SIX, SEVEN)
     if asked_at:
         before = asked_at - dt.timedelta(seconds=1)
-        assert window_of_run(Schedule(cron="0 * * * *"), 600, {}, interval, before).end == SIX
+        assert window_of_run(HOURLY, 600, run(interval, before)).end == SIX
 
 
 def test_a_window_opens_when_its_last_files_have_settled():
@@ -92,7 +108,5 @@ def test_a_logical_date_on_a_tick_holds_where_airflow_goes_by_the_moment_of_the_
     """`airflow dags trigger --logical-date`, at eight minutes past eight."""
     hour = dt.timedelta(hours=1)
     now = SEVEN + hour + dt.timedelta(minutes=8)
-    found = window_of_run(
-        Schedule(cron="0 * * * *"), 600, {}, (SEVEN, SEVEN + hour), now, logical_date
-    )
+    found = window_of_run(HOURLY, 600, run((SEVEN, SEVEN + hour), now, at=logical_date))
     assert found == Window(start, start + hour)
