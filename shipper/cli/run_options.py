@@ -117,12 +117,12 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def asked_window(pipeline: Pipeline, text: str) -> Window:
-    """Return the window that --window names, in one of :data:`FORMS`; print it if the option does
-    not write it out. Raises WindowError."""
+    """Return the window that --window names, in one of :data:`FORMS`; print it if the option writes
+    it in another way. Raises WindowError."""
     zone = pipeline.schedule.timezone if pipeline.schedule else "UTC"
     window = parse_expression(text, zone)
     clock = f", by the clock of {zone}" if is_relative(text) else ""
-    if "/" not in text or "P" in text.upper():
+    if text != str(window):
         err.say(f"--window {text} is {window}{clock}", "dim")
     return window
 
