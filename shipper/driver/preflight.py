@@ -107,10 +107,12 @@ def preflight(
         chooses_level=is_auto and cluster.property_value("compression.level") is None,
     )
     tuning = sizing.tune()
-    # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or one
-    # that is sized anew during the ship, is still one request.
-    batch_bytes = tuning.batch_bytes if sizing.batch_bytes else LONG_BATCH_BYTES
     transactional = is_transactional(client, cluster, pipeline, some_topic)
+    # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or one
+    # that is sized anew during the ship, is still one request. At least once, several batches wait
+    # for a partition, and librdkafka cuts them.
+    lanes_cut = transactional and not sizing.batch_bytes
+    batch_bytes = LONG_BATCH_BYTES if lanes_cut else tuning.batch_bytes
     settings = lane_settings(
         cluster, pipeline, batch_bytes + batch_bytes // 8, transactional=transactional
     )

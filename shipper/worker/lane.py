@@ -269,7 +269,8 @@ class Lane:
 
         Without transactions several batches are in flight: such a producer does not spin. With
         `ordering: file` they are not, since a batch that is sent again would come after its
-        successor.
+        successor. Nor are they once a topic has refused a batch: librdkafka fills one batch with
+        all that waits for a partition, whatever the size of the rounds.
 
         The rate limiter waits before the transaction begins, except for a part of the transaction's
         timeout. The broker would abort an open transaction that also waits for the other lanes'
@@ -279,6 +280,7 @@ class Lane:
         self._writes_ledger = False
         rounds = list(self._rounds(chunks))
         watch, ids = self._options.topic_ids, self._ids_before(chunks)
+        several = self._several_in_flight and not (self._pool.lowered or self._isolating)
         with self._paced(rounds) as pace:
             producer = self._transactions.begin(self._until)
             self._charge(producer)
@@ -289,12 +291,12 @@ class Lane:
                         self.buffer_wait_seconds += producer.write(
                             part.chunk, part.first, part.end, self._until
                         )
-                if not self._several_in_flight:
+                if not several:
                     self._flush(producer)
                 self._paid_bytes += batch.size.wire_bytes
                 self._estimated_bytes += batch.size.uncorrected_bytes
                 self._charge(producer)
-            if self._several_in_flight:
+            if several:
                 self._flush(producer)
         asked = watch.ask(ids) if watch and ids else None
         self._write_ledger(producer, chunks, ids)
