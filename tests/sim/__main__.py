@@ -26,6 +26,23 @@ def _habits(habits: ships.Habits) -> Callable[[World], None]:
     return partial(ships.play, habits=habits)
 
 
+#: What else happens in histories of a pipeline that changes, by the seed.
+_CHANGED = (
+    ships.Habits(strikes=True),
+    ships.Habits(grows=True, clusters=2),
+    replace(_RENAMES, zombies=True),
+    ships.Habits(reships=True, strikes=True),
+    ships.Habits(ordered=True, grows=True),
+    replace(_RENAMES, copies=True, packs=True),
+    ships.Habits(objects=True),
+    ships.Habits(away=True, strikes=True),
+)
+
+
+def _change(world: World) -> None:
+    ships.play(world, replace(_CHANGED[world.seed % len(_CHANGED)], changes=True))
+
+
 #: Kind of history → how it is played.
 KINDS: dict[str, Callable[[World], None]] = {
     "lanes": lanes.play,
@@ -52,6 +69,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "zombies": _habits(replace(_RENAMES, zombies=True)),
     "listing": _habits(replace(_RENAMES, while_listed=True)),
     "named": partial(schedule.play, habits=ships.Habits(names=True)),
+    "changes": _change,
 }
 #: Seeds that once failed, one a line: kind, number, and the fault. They are played first.
 KEPT = Path(__file__).with_name("seeds.txt")

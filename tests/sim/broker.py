@@ -47,6 +47,8 @@ class Record:
     producer: int | None = None
     """Number of the transactional producer that wrote it; None: no transaction."""
     aborted: bool = False
+    is_plain: bool = False
+    """True if it was written without a transaction."""
 
 
 @dataclass
@@ -100,7 +102,9 @@ class Partition:
         first = self.end
         for key, value, headers, timestamp in batch.records:
             at = now_ms if append_time or timestamp is None else timestamp
-            self.records.append(Record(self.end, at, key, value, headers, batch.producer))
+            record = Record(self.end, at, key, value, headers, batch.producer)
+            record.is_plain = batch.producer is None
+            self.records.append(record)
             self.end += 1
         if batch.producer is not None:
             self.open.setdefault(batch.producer, first)
