@@ -43,6 +43,11 @@ def _change(world: World) -> None:
     ships.play(world, replace(_CHANGED[world.seed % len(_CHANGED)], changes=True))
 
 
+def _change_schedule(world: World) -> None:
+    habits = ships.Habits(grows=True, clusters=2) if world.seed % 2 else ships.Habits(names=True)
+    schedule.play(world, replace(habits, changes=True))
+
+
 #: Kind of history → how it is played.
 KINDS: dict[str, Callable[[World], None]] = {
     "lanes": lanes.play,
@@ -70,6 +75,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "listing": _habits(replace(_RENAMES, while_listed=True)),
     "named": partial(schedule.play, habits=ships.Habits(names=True)),
     "changes": _change,
+    "changed-schedule": _change_schedule,
 }
 #: Seeds that once failed, one a line: kind, number, and the fault. They are played first.
 KEPT = Path(__file__).with_name("seeds.txt")

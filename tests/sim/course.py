@@ -89,7 +89,7 @@ class Course(History):
     def run(self, run_id: str = "", *steps: str, **options: Any) -> Outcome:
         """Run the steps, or all of them; ``options`` are the request's."""
         run = Run(run_id or f"run{next(self._ids)}", options=options)
-        only = list(steps) or self._steps()
+        only = list(steps) or self._steps(run)
         run.code = ships.run_module.run_steps(self._context(run), only)
         folder = self._context(run).folder
         ended = (folder.find(f"ship.{name}", ShipResult) for name in self.names)

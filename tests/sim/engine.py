@@ -46,6 +46,9 @@ _PAGE = 2
 _PARKED_BYTES = 20_000
 _NAMES = ["split", "value", "checksum", "topic"]
 
+#: No fault of a world causes these.
+_BUGS = (LookupError, AttributeError, AssertionError, TypeError, ValueError)
+
 #: Called with each process of a task, so that somebody may hurt it.
 Hurt = Callable[[Process], None]
 
@@ -75,6 +78,8 @@ class FilesEngine:
         return fail(self.reason(error))
 
     def reason(self, error: Exception) -> str:
+        if isinstance(error, _BUGS):
+            World.current.failures.append((self.name, error))
         return f"{type(error).__name__}: {error}"
 
     def qualified_folder(self, folder: str) -> str:
@@ -167,9 +172,10 @@ class FilesEngine:
         return SimJob(self, order, cluster, files)
 
     def batches(
-        self, piece: Any, number: int, reports: list[PieceReport]
+        self, piece: Any, number: int, reports: list[PieceReport], topics: int
     ) -> Iterator[pa.RecordBatch]:
-        """Read one piece, as long as its file is the one that was planned."""
+        """Read one piece, as long as its file is the one that was planned. Lines are routed to the
+        ``topics`` of the order by their last digit."""
         planned, lines_read = piece.file, 0
         end = min(piece.end, planned.size_bytes) // LINE_BYTES
         file = self.source.files.get(planned.path)  # once it is open, it may be renamed
@@ -190,7 +196,7 @@ class FilesEngine:
             lines = tuple(map(file.line, range(first, min(first + _SLICE, end))))
             if not lines:
                 break
-            yield _batch(number, lines)
+            yield _batch(number, lines, topics)
             lines_read += len(lines)
             runtime.sleep(0.01)
         if is_cut_off:
@@ -293,10 +299,11 @@ class SimJob:
     def _batches(self, task: int, reports: list[PieceReport]) -> Iterator[pa.RecordBatch]:
         """Yield what the worker sees of a task's pieces. Where the JVM's reader fails, the stream
         ends; Spark fails the attempt only after the worker."""
+        topics = len(self._order.topics)
         for number, piece in enumerate(self._pieces[task :: self._tasks]):
             if len(reports) < number and self._engine.source.breaks and World.current.chance(0.5):
                 return
-            yield from self._engine.batches(piece, piece.split, reports)
+            yield from self._engine.batches(piece, piece.split, reports, topics)
 
     def stop(self) -> None:
         self._stopped = True
@@ -325,19 +332,21 @@ def content_of(file: SourceFile, first: int, end: int) -> ByteSum:
     return ByteSum((end - first) * LINE_BYTES, crc, 0)
 
 
-def _batch(split: int, lines: tuple[bytes | None, ...]) -> pa.RecordBatch:
+def _batch(split: int, lines: tuple[bytes | None, ...], topics: int = 1) -> pa.RecordBatch:
     splits = pa.array([split] * len(lines), pa.int64())
-    return pa.RecordBatch.from_arrays([splits, *_columns(lines)], _NAMES)
+    return pa.RecordBatch.from_arrays([splits, *_columns(lines, topics)], _NAMES)
 
 
 @functools.lru_cache(1024)
-def _columns(lines: tuple[bytes | None, ...]) -> tuple[pa.Array, pa.Array, pa.Array]:
+def _columns(lines: tuple[bytes | None, ...], topics: int) -> tuple[pa.Array, pa.Array, pa.Array]:
     sums = [None if line is None else _signed(xxhash.xxh64_intdigest(line, 42)) for line in lines]
-    topics = [None if line is None or line[:1].isdigit() else topic_of(line) for line in lines]
+    numbers = [
+        None if line is None or line[:1].isdigit() else topic_of(line) % topics for line in lines
+    ]
     return (
         pa.array(lines, pa.binary()),
         pa.array(sums, pa.int64()),
-        pa.array(topics, pa.int32()),
+        pa.array(numbers, pa.int32()),
     )
 
 

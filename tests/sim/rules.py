@@ -314,14 +314,11 @@ NOT_MET = {
     "former-format-is-read": "no ledger of an earlier format",
     "old-times-sent": "no record has a time of its own",
     "no-margin-for-a-wait": "no record has a time of its own",
-    "digest-not-compared": "the pipeline stays as it is within a history",
     "name-decides-format": "the simulated engine, not the bytes, says what a file is",
     "key-of-a-quarantined-record": "no record is refused",
     "worker-not-in-digest": "one tree runs everything",
     "throttling-not-heard": "a quota costs time, and no promise",
     "archive-named-after-its-tombstones": "one transaction holds all of a small archive",
-    "ledger-first": "a transaction commits both, and no late commit hits it (epoch-kept); at"
-    " least once, where the order matters, is not simulated",
     "lane-asks-the-ledger-before-fencing": "that read waits for the lane's own transaction, whose"
     " ledger record lies before the barrier (read-to-the-first-open-transaction)",
     "no-barrier-on-the-control-partition": "whoever asks has written its generation there, and a"

@@ -25,12 +25,13 @@ from shipper.ledger.inventory import Inventory
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
-from shipper.report.incomplete import find_gaps, read_beginnings
+from shipper.report.incomplete import beginnings_of, find_gaps, read_beginnings
 from shipper.report.results import Gap, RunReport
 from shipper.report.window_records import read_records
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
 from tests.sim import ships
+from tests.sim.config import first_name
 from tests.sim.ships import Run, Wrong
 from tests.sim.world import EPOCH, Process, World
 
@@ -49,6 +50,7 @@ class ScheduleHistory(ships.History):
 
     def __init__(self, world: World, habits: ships.Habits) -> None:
         super().__init__(world, habits)
+        self._is_scheduled = True
         self._ticks = world.random.randint(2, 4)
         self._ids = iter(range(1_000))
         self._reports = world.chance(0.3)
@@ -84,6 +86,7 @@ class ScheduleHistory(ships.History):
         self._finish_files(1.0)
         self._heal()
         self._refuse_silence()
+        self._config = replace(self._config, without="", settle="0s")
         self._run_last(lambda: self._run_of(_tick(0, ticks)))
         self._compare()
         if not self._left_out() and (gaps := self._gaps()):
@@ -99,6 +102,7 @@ class ScheduleHistory(ships.History):
         )
         name = f"{now:%Y%m%dT%H%M%S}-{next(self._ids):06}"
         run = Run(name, chance.randint(1, 2), chance.randint(1, 2), window=window, options=options)
+        run.config = self._changed() if self._hurts else self._config
         self.runs.append(run)
         return run
 
@@ -181,7 +185,9 @@ class ScheduleHistory(ships.History):
 
     def _open(self, name: str) -> OpenLedger:
         """Open a cluster's ledger, as commands that look at ledgers do."""
-        pipeline, cluster = self._pipeline(Run("any")), ships.cluster_of(name)
+        pipeline = self._pipeline(Run("any", config=self._config))
+        name = self._config.cluster_name(name)
+        cluster = ships.cluster_of(name)
         client, folder = ClusterClient(cluster), LedgerFolder(_RUNS_URI, pipeline.key, name)
         log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
@@ -193,10 +199,11 @@ class ScheduleHistory(ships.History):
 
     def _pipeline(self, run: Run) -> Pipeline:
         of_run = run.tasks, run.lanes, tuple(self.names)
-        return ships.pipeline_of(*of_run, self._on_replaced, scheduled=True)
+        pipeline = ships.pipeline_of(*of_run, self._on_replaced, config=run.config, scheduled=True)
+        return self._noted(pipeline, run.config)
 
     def _inventory(self, name: str) -> Inventory | None:
-        opened, found = self._open(name), Inventory()
+        opened, found = self._open(first_name(name)), Inventory()
         if not opened.log.exists():
             return None
         for of_path in PresentEntries(opened).of(opened.read()):
@@ -205,9 +212,8 @@ class ScheduleHistory(ships.History):
 
     def _gaps(self) -> list[Gap]:
         """Return the windows that ``shipper gaps`` names."""
-        pipeline = self._pipeline(Run("any"))
-        began = read_beginnings(_RUNS_URI, "sim")
-        since = {name: began[name] for name in self.names if name in began}
+        pipeline = self._pipeline(Run("any", config=self._config))
+        since = beginnings_of(_RUNS_URI, pipeline)
         assert pipeline.schedule is not None
         windows = list(Ticks(pipeline.schedule).windows(ships.START, runtime.now()))
         windows = [window for window in windows if window.end <= runtime.now()]
@@ -216,10 +222,12 @@ class ScheduleHistory(ships.History):
 
     def _refuse_silence(self) -> None:
         """Raise Wrong if a file is missing, and no gap is named in its window."""
-        if not read_beginnings(_RUNS_URI, "sim"):
-            return  # no run of the schedule came far enough to say since when it is
+        began = read_beginnings(_RUNS_URI, "sim")
         gaps = {(gap.cluster, gap.window) for gap in self._gaps()}
-        for name, cluster in self.clusters.items():
+        for called, cluster in self.clusters.items():
+            name = self._config.cluster_name(called)
+            if called == self._config.without or name not in began:
+                continue  # no run of the schedule came far enough to say since when it is
             there = Counter(line for topic in ships.TOPICS for line in cluster.values(topic))
             for path, file in self.source.files.items():
                 if path.endswith(_UNFINISHED):
@@ -229,9 +237,11 @@ class ScheduleHistory(ships.History):
                     > self.world.seconds // _TICK_SECONDS * _TICK_SECONDS
                 ):
                     continue  # its window has not closed
-                window = str(_tick(int((file.modified_ms / 1000 - EPOCH) // _TICK_SECONDS)))
+                window = _tick(int((file.modified_ms / 1000 - EPOCH) // _TICK_SECONDS))
+                if self.habits.changes and window.start < began[name]:
+                    continue  # nobody asked for it there
                 missing = [i for i in range(file.lines) if not there[file.line(i)]]
-                if missing and (name, window) not in gaps:
+                if missing and (name, str(window)) not in gaps:
                     lacks = f"{name}: {path} lacks {len(missing)} lines"
                     raise Wrong(f"{lacks}, and gaps says nothing of {window}")
 
@@ -243,7 +253,7 @@ class ScheduleHistory(ships.History):
         if (report.status == "succeeded") != (run.code == 0):
             raise Wrong(f"{run.name} ended with {run.code}, and its report says {report.status}")
         for name, until in report.fresh_until.items():
-            found, end = self._found(name), until.timestamp()
+            found, end = self._found(first_name(name)), until.timestamp()
             start = end - _TICK_SECONDS  # earlier windows may lack something
             for path, file in self.source.files.items():
                 is_due = start <= file.modified_ms / 1000 < end and EPOCH + file.since < end
@@ -254,8 +264,8 @@ class ScheduleHistory(ships.History):
                 ):
                     raise Wrong(f"{name} is said to be fresh until {until}, and lacks {path}")
 
-    def _steps(self) -> list[str]:
-        return [*super()._steps(), *(["report"] * self._reports)]
+    def _steps(self, run: Run) -> list[str]:
+        return [*super()._steps(run), *(["report"] * self._reports)]
 
 
 class ArchiveHistory(ScheduleHistory):

@@ -12,7 +12,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from tests.sim.broker import SimCluster, Topic
 from tests.sim.config import TOPICS, UNCHANGED, Config, cluster_of, pipeline_of
 from tests.sim.engine import BoundedPool, FilesEngine
 from tests.sim.primitives import installed
-from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SimSource, topic_of
+from tests.sim.source import HEAD_LINES, LINE_BYTES, ROOT, SimSource
 from tests.sim.world import FAULTS, Fiber, Process, World
 
 START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
@@ -154,7 +154,9 @@ class History:
         self.runs: list[Run] = []
         self._numbers = itertools.count()
         self._hurts = True
-        self._config = UNCHANGED
+        self._config, self._is_scheduled = UNCHANGED, False
+        self._configs: dict[str, Config] = {}
+        """Digest of the transform → the pipeline's settings with it."""
         self._lost_ledger = self._has_copies = False
         self._strikes = habits.strikes or world.chance(0.3)
         self._is_calm = habits.changes and world.chance(0.2)
@@ -203,7 +205,8 @@ class History:
         self._heal()
         if self._lost_ledger:
             self._refuse_doubled(Counter(self.source.truth()))
-        options, config = {"new_ledger": self._lost_ledger}, self._changed()
+        options = {"new_ledger": self._lost_ledger}
+        self._config = config = replace(self._changed(), without="")
         self._run_last(lambda: Run("last", tasks=1, lanes=1, options=options, config=config))
         self._compare()
 
@@ -220,8 +223,24 @@ class History:
                 config = self._config
                 new = partial(Run, "reship", tasks=1, lanes=1, options=options, config=config)
             elif not late and not self._lost_ledger:  # which cannot stop zombies of before
+                if self.habits.changes and self._finish_begun():
+                    continue
                 raise Wrong(f"a healthy run failed: exit code {self.last.code}")
             runtime.sleep(clients.Network.late_seconds)
+
+    def _finish_begun(self) -> bool:
+        """Finish files that were begun under an earlier transform, which the last run refused.
+        Return False if it did not, or if nobody can finish them."""
+        refused = self._context(self.last).folder.find("plan", PlanResult)
+        if refused is None or "SHIP-309" not in f"{refused.error} {refused.clusters}":
+            return False
+        for number, before in enumerate(reversed(list(self._configs.values()))):
+            restored = self._config.with_transform_of(before)
+            run = replace(self.last, name=f"restored{number}", config=restored, machine=[])
+            self._wait_for([self._begin(run)])
+            if not run.code:
+                return True
+        return False
 
     def _new_run(self, name: str) -> Run:
         chance = self.world.random
@@ -239,8 +258,11 @@ class History:
     def _changed(self) -> Config:
         """Return the pipeline's settings for the next run; an engineer may change them first."""
         if self.habits.changes and self.world.chance(0.7):
-            self._config = self._config.changed(self.world.random)
+            chance, before = self.world.random, self._config
+            self._config = before.changed(chance, self.names, scheduled=self._is_scheduled)
             self.world.tell(f"the pipeline is changed: {self._config}")
+            for name in self.names:
+                _move_ledger(before.cluster_name(name), self._config.cluster_name(name))
         return self._config
 
     def _repeat_beside_zombie(self, run: Run) -> list[tuple[Fiber, Process]]:
@@ -527,7 +549,7 @@ class History:
         if run.code == 0:
             self._refuse_untrue_figures(run)
             self._delivered |= there & set(self.source.files)
-            for name in self.names:
+            for name in run.config.shipped_to(self.names):
                 self._results.append((run, name, self._result(run, name).started_at))
 
     @property
@@ -535,19 +557,21 @@ class History:
         return self.habits.rotates and self._hurts
 
     def _run_once(self, run: Run) -> int:
-        return run_module.run_steps(self._context(run), self._steps())
+        return run_module.run_steps(self._context(run), self._steps(run))
 
     def _run_apart(self, run: Run) -> int:
         """Run each step by itself, as Airflow does: with time before it, and once more if it
         failed. A cluster whose step fails does not hold up the other."""
         chance, failed = self.world.random, dict[str, int]()
-        for step in self._steps():
+        for step in self._steps(run):
             cluster = step.partition(":")[2]
             if failed.keys() & {"", cluster}:
                 continue
             if self.habits.unasked and step == "plan" and chance.random() < 0.5:
                 away = self.clusters[chance.choice(self.names)]
                 away.down_until = self.world.seconds + chance.choice((20.0, 60.0))
+            if self.habits.changes and chance.random() < 0.1:  # each step reads the files anew
+                run.config = self._changed().with_clusters_of(run.config)
             for _ in range(3):
                 code = run_module.run_steps(self._context(run), [step])
                 if not code:
@@ -558,9 +582,9 @@ class History:
             runtime.sleep(chance.choice((0.0, 5.0, 30.0)))
         return next(iter(failed.values()), 0)
 
-    def _steps(self) -> list[str]:
+    def _steps(self, run: Run) -> list[str]:
         steps = ["plan", "gate_source"]
-        for name in self.names:
+        for name in self._pipeline(run).clusters:
             steps += [f"ship:{name}", f"gate_delivery:{name}"]
         return steps
 
@@ -571,7 +595,7 @@ class History:
             engine.between_pages = self._between_pages
         return RunContext(
             pipeline=pipeline,
-            clusters={name: cluster_of(name) for name in self.names},
+            clusters={name: cluster_of(name) for name in pipeline.clusters},
             config_dir=Path(),
             window=window,
             folder=RunFolder("memory://runs", "sim", window, run.name),
@@ -582,7 +606,15 @@ class History:
     def _pipeline(self, run: Run) -> Pipeline:
         ordering = "file" if self.habits.ordered else "none"
         of_run = run.tasks, run.lanes, tuple(self.names)
-        return pipeline_of(*of_run, self._on_replaced, ordering, self.source.root, run.config)
+        root, config = self.source.root, run.config
+        pipeline = pipeline_of(*of_run, self._on_replaced, ordering, root, config)
+        return self._noted(pipeline, config)
+
+    def _noted(self, pipeline: Pipeline, config: Config) -> Pipeline:
+        """Note with which settings the pipeline's transform came."""
+        if self.habits.changes:
+            self._configs[pipeline.transform_digest()] = config
+        return pipeline
 
     def _compare(self) -> None:
         """Compare each topic with the truth. A file that was renamed or has grown may be missing if
@@ -609,12 +641,18 @@ class History:
                 self._refuse_disorder(name)
             if behind := wanted - found - named:
                 raise Wrong(f"{name}: missing {shown(behind)}")
-            for number, topic in enumerate(TOPICS):
-                if wrong := [line for line in cluster.values(topic) if topic_of(line) != number]:
+            configs = self._configs.values() or [UNCHANGED]
+            for topic in TOPICS:
+                if wrong := [
+                    line
+                    for line in cluster.values(topic)
+                    if all(config.topic_of(line) != topic for config in configs)
+                ]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
 
     def _result(self, run: Run, name: str) -> ShipResult:
-        found = self._context(run).folder.find(f"ship.{name}", ShipResult)
+        step = f"ship.{run.config.cluster_name(name)}"
+        found = self._context(run).folder.find(step, ShipResult)
         assert found is not None
         return found
 
@@ -645,7 +683,7 @@ class History:
         habits = self.habits
         if habits.reships or habits.archives or habits.objects or habits.remakes:
             return
-        for name in self.names:
+        for name in run.config.shipped_to(self.names):
             if cluster_of(name).ledger_topic("sim") not in self.clusters[name].topics:
                 continue
             ship = self._result(run, name)
@@ -665,6 +703,8 @@ class History:
             for part in self.clusters[name].topics[topic].partitions:
                 last: dict[str, int] = {}
                 for one in part.ended():
+                    if one.is_plain and not self._is_calm:
+                        continue
                     _, file, _, line = (one.value or b"").rstrip(b".").decode().split()
                     if int(line) < last.get(file, -1):
                         raise Wrong(f"{name}: {topic} has line {line} of file {file} too late")
@@ -702,10 +742,8 @@ class History:
             for split, of, chunk in self._chunks(name)
             if of.topic and counts(chunk)
             for run in covered(of.first, chunk)
-            for line in self.source.files[split.file.path].split(
-                split.start, split.file.size_bytes
-            )[run.first : run.end]
-            if topic_of(line) == TOPICS.index(of.topic)
+            for line in self.source.files[split.file.path].lines_of(split.start, *run)
+            if self._configs.get(chunk.digest, UNCHANGED).topic_of(line) == of.topic
         )
 
     def _chunks(self, name: str) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
@@ -731,6 +769,13 @@ class History:
             if path in paths and file.moved
             for index in range(file.lines)
         )
+
+
+def _move_ledger(before: str, now: str) -> None:
+    """Move the folder of a cluster's ledger, as docs/how-to/rename.md says."""
+    old, store = f"/runs/sim/ledger.{before}/", MemoryFileSystem.store
+    for path in [path for path in store if now != before and path.startswith(old)]:
+        store[f"/runs/sim/ledger.{now}/{path.removeprefix(old)}"] = store.pop(path)
 
 
 def _records(ledger: Topic, partition: int) -> list[LogRecord]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from tests.sim.world import EPOCH, Process, World
 
-LINE_BYTES, SPLIT_LINES = 4096, 16  # a split has 64 KiB, the least that a pipeline takes
-SPLIT_BYTES = LINE_BYTES * SPLIT_LINES
+LINE_BYTES = 4096
+SPLIT_BYTES = 16 * LINE_BYTES  # 64 KiB, the least that a pipeline takes
 #: Of which a head is made: one line alone is as short as a header.
 HEAD_LINES = 2
 ROOT = "file:///logs/"
@@ -50,11 +50,10 @@ class SourceFile:
     def all_lines(self) -> list[bytes]:
         return [self.line(index) for index in range(self.lines)]
 
-    def split(self, start: int, size_bytes: int) -> list[bytes]:
-        """Return the lines of the split that begins at byte ``start``, of a file of that size."""
-        first = start // LINE_BYTES
-        end = self.lines if self.packed else min(first + SPLIT_LINES, size_bytes // LINE_BYTES)
-        return [self.line(index) for index in range(first, end)]
+    def lines_of(self, start: int, first: int, end: int) -> list[bytes]:
+        """Return the lines [first, end) of the split that begins at byte ``start``."""
+        before = start // LINE_BYTES
+        return [self.line(before + index) for index in range(first, end)]
 
 
 @functools.lru_cache(4096)
