@@ -109,7 +109,8 @@ def _rename(fs: fsspec.AbstractFileSystem, part: str, path: str) -> None:
 @contextlib.contextmanager
 def output_file(path: Path, *, force: bool | None = None) -> Iterator[Path]:
     """Yield where a command writes its output ``path`` to: a part beside it, which gets its name at
-    the end of the block, or what is no regular file itself (a device, a pipe).
+    the end of the block, or what is no regular file itself (a device, a pipe). A folder that is
+    missing is made.
 
     ``force``: the command's option; None: it has none. Without it nothing that exists is replaced.
     A link is never replaced, but the file that it leads to. Raises UsageError, before the block if
@@ -122,6 +123,7 @@ def output_file(path: Path, *, force: bool | None = None) -> Iterator[Path]:
             yield path
             return
         target = path.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
         part = Path(_part_of(str(target)))
         try:
             yield part
@@ -132,7 +134,7 @@ def output_file(path: Path, *, force: bool | None = None) -> Iterator[Path]:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be written: {why_system(error)}. The file is as it was.",
+            f"{path} cannot be written: {why_system(error)}. Nothing was written.",
             code="SHIP-104",
         ) from error
 

@@ -63,7 +63,6 @@ def write_dag_files(folder: Path, config: Path) -> list[Path]:
                     "written. Move the file away, or name another folder.",
                     code="SHIP-103",
                 )
-        folder.mkdir(parents=True, exist_ok=True)
         stale = [path for path, text in wanted.items() if there.get(path) != text]
         for path in stale:
             with output_file(path, force=True) as part:

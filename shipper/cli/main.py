@@ -316,7 +316,6 @@ def schema(
             err.say(f"{path} is out of date. Run `shipper schema`.", "red")
         raise typer.Exit(1 if stale else 0)
     for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         with output_file(path, force=True) as part:
             part.write_text(text)
     out.say(f"{len(stale)} of {plural(len(files), 'file')} were out of date. All are written.")

@@ -93,7 +93,6 @@ def new(
     text = _pipeline_text(
         found, sample, name=name, source=source, topic=topic, cluster=cluster, schedule=cron
     )
-    file.parent.mkdir(parents=True, exist_ok=True)
     with output_file(file) as part:
         part.write_text(text, encoding="utf-8")
     try:
@@ -155,7 +154,6 @@ def _in_words(found: SampleFile) -> str:
 def _write_schemas(folder: Path) -> None:
     """Write the schemas that the file names, if nobody has yet."""
     if not folder.exists():
-        folder.mkdir()
         for name, text in schema_texts().items():
             with output_file(folder / name) as part:
                 part.write_text(text, encoding="utf-8")

@@ -202,7 +202,6 @@ def _write(config_dir: Path, file: Path, text: str, files: dict[Path, bytes | Pa
     written: list[Path] = []
     try:
         for path, content in {**files, file: text.encode()}.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
             with output_file(path) as part:
                 if isinstance(content, Path):
                     shutil.copyfile(content, part)

@@ -246,7 +246,6 @@ def test_corrected_records_are_shipped_as_the_page_says(make_world):
     assert [record.value for record in before] == lines[:1]
 
     folder = world.root / "corrected"
-    folder.mkdir()
     [export, preview, run], pipeline = on_the_page(world, folder)
     (world.root / "config" / "pipelines" / f"{world.name}_corrected.yaml").write_text(pipeline)
     everything = [word for word in export if word not in ("--reason", "unparseable")]

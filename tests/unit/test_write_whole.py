@@ -233,6 +233,14 @@ def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "there"]
 
 
+def test_an_output_file_makes_its_folder(tmp_path: Path) -> None:
+    with output_file(path := tmp_path / "new" / "folder" / "out") as part:
+        part.write_text("ours")
+    assert path.read_text() == "ours"
+    with pytest.raises(UsageError, match="SHIP-104"), output_file(path / "below a file"):
+        raise AssertionError("refused before anything is done")
+
+
 def test_an_output_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "out"
 
