@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from shipper import runtime
 from shipper.errors import WindowError
-from shipper.windows.window import Window, beyond_dates, parse_moment, parse_window
+from shipper.windows.window import YEARS, Window, beyond_dates, parse_moment, parse_window
 
 FORMS = (
     "START/END, START/PT1H, PT1H/END, a day (2026-11-01), an hour (2026-11-01T06), `yesterday`, "
@@ -42,6 +42,8 @@ def parse_expression(text: str, zone: str = "UTC", now: dt.datetime | None = Non
         window = _relative(words, zone, now or runtime.now()) or _absolute(words)
     except OverflowError:
         raise beyond_dates(text) from None
+    if window.start.year not in YEARS or window.end.year not in YEARS:
+        raise beyond_dates(text)
     if window.start.microsecond or window.end.microsecond:
         # The names of windows, in results and in the ledger, have none.
         raise WindowError(f"{text!r} has a fraction of a second. Write whole seconds.")

@@ -12,7 +12,7 @@ from shipper.errors import WindowError
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
 MAX_FOLDERS = 100_000
 #: Python's dates and shipper's names of folders end somewhat before and after these.
-_YEARS = range(1900, 9900)
+YEARS = range(1900, 9900)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -56,7 +56,7 @@ def parse_moment(text: str) -> dt.datetime:
             f"{text!r} is not a date or time. Write 2026-11-01, 2026-11-01T06:00 or "
             "2026-11-01T06:00+01:00."
         ) from error
-    if moment.year not in _YEARS:
+    if moment.year not in YEARS:
         raise beyond_dates(text)
     return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
