@@ -452,9 +452,10 @@ class Pipeline(Model):
                 (place, "`late` needs `schedule.deliver_within`: without it no run is ever late")
                 for place in late
             )
-        elif not late:
+        elif notify and not late:
             raise ValueError(
-                "`schedule.deliver_within` needs a `notify` with `on: [late]`: else nobody is told"
+                "`schedule.deliver_within` needs a `notify` with `on: [late]`: the others say "
+                "nothing of a late run"
             )
         return notify
 

@@ -37,10 +37,10 @@ class Schedule(Model):
     shipped to one after the other, and assets are updated when all of them have the window."""
     deliver_within_seconds: Seconds | None = Field(default=None, alias="deliver_within", gt=0)
     """Deadline of a scheduled run, counted from the close of its window, `source.settle` included.
-    A run that has not ended by then is late. `notify` with `on: [late]` says so once for each
-    window, also for a window that nobody ran. If Airflow creates the run later, the run gets the
-    same working time, counted from when it is queued. A manual run or a backfill gets the whole
-    time from when it is queued."""
+    A run that has not ended by then is late. `notify` with `on: [late]`, or `shipper gaps --alert`,
+    says so once for each window, also for a window that nobody ran. If Airflow creates the run
+    later, the run gets the same working time, counted from when it is queued. A manual run or a
+    backfill gets the whole time from when it is queued."""
 
     give_up_after_seconds: Seconds | None = Field(default=86_400.0, alias="give_up_after", gt=0)
     """Time limit of a run, counted from when its files have settled. When the time is over, the

@@ -318,14 +318,11 @@ def gaps_of(config: Path, schedule: str, more: str = "") -> Callable[..., Result
     return lambda *more: CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
 
 
-NOTIFY = "notify: [{on: [late], notifier: a.B}]\n"
-
-
 def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     end, daily = _daily()
     days = [Window(end - dt.timedelta(days=n), end - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
     runs = Runs(tmp_path / "runs")
-    asked = gaps_of(tmp_path / "config", f"{{cron: '{daily}', deliver_within: 1d}}", NOTIFY)
+    asked = gaps_of(tmp_path / "config", f"{{cron: '{daily}', deliver_within: 1d}}")
     beginnings(runs.uri, "web", ("near",), days[0], None, began=days[0].start)
     for day in days:
         runs.add(day)  # and failed
@@ -395,7 +392,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     third = now.replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=3)
     last = Window(third - dt.timedelta(hours=1), third)
     runs = Runs(tmp_path / "runs")
-    gaps = gaps_of(tmp_path / "config", "{cron: '@hourly', deliver_within: 5d}", NOTIFY)
+    gaps = gaps_of(tmp_path / "config", "{cron: '@hourly', deliver_within: 5d}")
     beginnings(runs.uri, "web", ("near",), last, None, began=now)
     runs.add(last, "near")
 
