@@ -66,7 +66,7 @@ def run_steps(context: RunContext, steps: Sequence[str]) -> int:
         try:
             code = run_step(context, name, cluster or None)
         except Stopped:
-            if REPORT in steps and name != REPORT:
+            if REPORT in steps:  # also if the report itself was stopped
                 run_step(context, REPORT, None)
             raise
         if code:
@@ -105,10 +105,11 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "Nothing was sent"
-        context.folder.write(
-            result_name,
-            _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
-        )
+        if name != REPORT:  # whose result is what became of the run
+            context.folder.write(
+                result_name,
+                _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
+            )
         why = "" if context.request.brief else f": {stopped.message}"
         say(f"{step_label(name, cluster)} STOPPED{why}")
         raise

@@ -164,6 +164,26 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
     assert f"stopped by SIGTERM. {says}" in left.read_text()
 
 
+def test_a_report_that_was_stopped_says_what_became_of_the_run(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context.folder.write("ship.near", shipped(context, START, "succeeded"))
+    report, begun = steps.report, iter((True, False))
+
+    def stop_once(context: RunContext, started_at: dt.datetime) -> RunReport:
+        if next(begun):
+            raise Stopped(signal.SIGINT)
+        return report(context, started_at)
+
+    monkeypatch.setattr(steps, "report", stop_once)
+    with pytest.raises(Stopped):
+        steps.run_steps(context, [REPORT])
+    found = context.folder.find(REPORT, RunReport)
+    assert found is not None
+    assert [ship.status for ship in found.ships] == ["succeeded"]
+    assert Path(found.page or "").exists()
+
+
 def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
     context: RunContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
