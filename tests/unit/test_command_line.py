@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -305,6 +306,26 @@ def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
         "shipper.worker",
     ):
         assert name not in imported, name
+
+
+def test_ctrl_c_ends_a_command_that_is_being_imported_without_a_stack(tmp_path: Path) -> None:
+    interrupted = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+    (tmp_path / "typer.py").write_text(interrupted)
+    done = subprocess.run(
+        [sys.executable, "-m", "shipper", "--version"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # not ignored, as by `&`
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path: Path, closed: str) -> None:
+    command = f'"{sys.executable}" -m shipper schema --check --config "{tmp_path}" {closed}'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
 def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Command) -> None:
