@@ -213,6 +213,9 @@ class Airflow(Server):
             "LOGGING__TRIGGER_LOG_SERVER_PORT": str(self._log_ports[1]),
             "DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+            # The first answer to a task took 95 s on a busy machine. By default a task waits five
+            # times for 5 s, and then its try has failed.
+            "WORKERS__EXECUTION_API_TIMEOUT": "60",
             "USAGE_DATA_COLLECTION__ENABLED": "False",
             **_keys(self.home / "keys.json"),
         }
