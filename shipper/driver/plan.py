@@ -612,8 +612,8 @@ class AskedCluster:
         raise SourceError(
             f"pipeline {pipeline.name}: `formerly` names a pipeline {pipeline.key!r} that is "
             f"unknown: {runs_uri} has no run of it, and cluster {self.name} has no ledger of "
-            "it. Nothing was sent. Correct the name. If `formerly` has several names, the "
-            "pipeline's first name comes last.",
+            "it. Nothing was sent. Correct the name, or remove `formerly` if nothing was ever "
+            "shipped under it. Of several names the pipeline's first one comes last.",
             code="SHIP-311",
         )
 

@@ -57,12 +57,15 @@ class Config:
     def with_clusters_of(self, other: Config) -> Config:
         return replace(self, renamed=other.renamed, without=other.without)
 
-    def changed(self, chance: random.Random, clusters: Sequence[str], *, scheduled: bool) -> Config:
-        """Return it with a change or two, at random."""
+    def changed(
+        self, chance: random.Random, clusters: Sequence[str], *, scheduled: bool, known: bool
+    ) -> Config:
+        """Return it with a change or two, at random. ``known``: something is known of the pipeline,
+        so that it needs its former name when it is renamed."""
         values = {
             **_VALUES,
             **(_OF_SCHEDULE if scheduled else {}),
-            "names": (self.names + 1,),
+            "names": (self.names + known,),
             "renamed": ((*self.renamed, chance.choice(clusters)),),
             "without": ("", *clusters) if len(clusters) > 1 else ("",),
         }

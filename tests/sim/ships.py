@@ -164,6 +164,8 @@ class History:
             self._strikes, world.without = False, FAULTS
         self._results: list[tuple[Run, str, dt.datetime]] = []
         """Run, cluster, and when the ship began whose result was there when the run was green."""
+        self._possible: dict[tuple[str, str, dt.datetime], int] = {}
+        """Ship → number of records that it says may be there twice."""
         self._delivered: set[str] = set()
         """Paths of files that a run without fault had, so that they may be removed."""
         chance = world.random
@@ -259,7 +261,10 @@ class History:
         """Return the pipeline's settings for the next run; an engineer may change them first."""
         if self.habits.changes and self.world.chance(0.7):
             chance, before = self.world.random, self._config
-            self._config = before.changed(chance, self.names, scheduled=self._is_scheduled)
+            known = any("_shipper.sim" in cluster.topics for cluster in self.clusters.values())
+            self._config = before.changed(
+                chance, self.names, scheduled=self._is_scheduled, known=known
+            )
             self.world.tell(f"the pipeline is changed: {self._config}")
             for name in self.names:
                 _move_ledger(before.cluster_name(name), self._config.cluster_name(name))
@@ -434,6 +439,7 @@ class History:
                 for each in paused:
                     world.pause(each, seconds)
             elif what:
+                world.has_paused = True
                 world.tell(f"a thread of {process} stops for {seconds:.1f} s")
                 world.sleep(seconds)
 
@@ -545,6 +551,7 @@ class History:
             if not self.world.over:
                 self.world.failures.append((run.name, error))
             raise
+        self._note_possible(run)
         self.world.tell(f"{run.name} ended with {run.code}")
         if run.code == 0:
             self._refuse_untrue_figures(run)
@@ -574,6 +581,7 @@ class History:
                 run.config = self._changed().with_clusters_of(run.config)
             for _ in range(3):
                 code = run_module.run_steps(self._context(run), [step])
+                self._note_possible(run)
                 if not code:
                     break
                 runtime.sleep(chance.choice((1.0, 30.0)))
@@ -581,6 +589,17 @@ class History:
                 failed[cluster] = code
             runtime.sleep(chance.choice((0.0, 5.0, 30.0)))
         return next(iter(failed.values()), 0)
+
+    def _note_possible(self, run: Run) -> None:
+        """Note how many records the ships of a run say that they may have doubled."""
+        if not self.habits.changes:
+            return
+        folder = self._context(run).folder
+        for name in self.names:
+            step = f"ship.{run.config.cluster_name(name)}"
+            if found := folder.find(step, ShipResult):
+                key = run.name, name, found.started_at
+                self._possible[key] = found.possible_duplicates
 
     def _steps(self, run: Run) -> list[str]:
         steps = ["plan", "gate_source"]
@@ -674,8 +693,22 @@ class History:
 
     def _refuse_doubled(self, most: Counter[bytes], names: Sequence[str] = ()) -> None:
         for name in names or self.names:
-            if doubled := self._found(name) - most - self._sent_plainly(name):
+            twice = self._found(name) - most
+            if doubled := twice - self._sent_plainly(name):
                 raise Wrong(f"{name}: doubled {shown(doubled)}")
+            said = sum(n for (_, on, _), n in self._possible.items() if on == name)
+            if self._tells_all and twice.total() > said:
+                raise Wrong(
+                    f"{name}: {said} lines may be there twice, as ships say: {shown(twice)}"
+                )
+
+    @property
+    def _tells_all(self) -> bool:
+        """True if the ships' results name all that may be there twice: each run left its own, and
+        none of them woke up later."""
+        names = [run.name for run in self.runs]
+        are_told = len({*names}) == len(names) and all(run.ended for run in self.runs)
+        return self.habits.changes and are_told and not self.world.has_paused
 
     def _refuse_untrue_figures(self, run: Run) -> None:
         """Raise Wrong if the results of a run that succeeded say other than the ledger what the run

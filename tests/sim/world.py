@@ -112,7 +112,7 @@ class World:
         self.seed = seed
         self.seconds = 0.0
         """Virtual monotonic seconds."""
-        self.over = False
+        self.over = self.has_paused = False
         self.switches = 0
         self.log: list[str] | None = [] if keeps_log else None
         self.failures: list[tuple[str, BaseException]] = []
@@ -220,6 +220,7 @@ class World:
     def pause(self, process: Process, seconds: float) -> None:
         self.tell(f"pause {process} for {seconds:.1f} s")
         process.paused_until = self.seconds + seconds
+        self.has_paused = True
         if self.fiber is not None and self.fiber.process is process:
             self.give_way_once()
 
