@@ -90,6 +90,9 @@ class LedgerFigures:
     partition (records with keys)."""
     checksums: dict[FileId, Counter[str]] = field(default_factory=dict)
     """File → topic → checksum of the records that this ship sent there, not modulo 2^64."""
+    has_later: bool = False
+    """True if a later run has sent records of these files. At least once, nobody fences a run: both
+    may have sent the same chunk, and the ledger then has that of one of them."""
 
     def sent_to(self, topic: str) -> Tally:
         """Return what this ship sent to all partitions of the topic together."""
@@ -129,6 +132,7 @@ def figures(
                     found.topics[of.topic] += value.records
             for of, value in state.chunks.items():
                 topic = of.topic
+                found.has_later |= bool(topic) and value.generation > max(generations, default=-1)
                 if value.records and topic and value.generation in generations:
                     found.checksums.setdefault(file, Counter())[topic] += value.checksum
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(

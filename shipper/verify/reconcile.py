@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shipper.finding import Finding
@@ -66,6 +66,12 @@ class CountTable:
     unread: Finding | None = None
     """Reason why the topics could not be read back; None: they were, or nobody asked."""
 
+    @property
+    def has_rival(self) -> bool:
+        """True if a later run may have sent some of this ship's chunks again, and the ledger has
+        these as the later run's."""
+        return self.ledger.has_later and self.ship.guarantee == "at_least_once"
+
     def topics(self) -> list[TopicAccount]:
         """Return the ship's account of topics, with what ledger and topics hold."""
         known = {topic.topic: topic for topic in self.ship.topics}
@@ -88,7 +94,7 @@ class CountTable:
                 name=row.name,
                 spark=row.figures.get(SPARK),
                 receipts=row.figures[RECEIPTS],
-                ledger=row.figures[LEDGER],
+                ledger=None if row.at_least else row.figures[LEDGER],
                 read_back=read_back.get((row.subject, row.name)),
             )
             for row in self.rows
@@ -120,10 +126,11 @@ def reconcile(
         if file in ledger.checksums
     }
     found = CountTable(ship, ledger)
-    found.rows += [_lines(ship), *_cluster_rows(ship, ledger, of_ledger), *_topic_rows(found)]
+    found.rows += [_lines(ship), *_cluster_rows(found, of_ledger), *_topic_rows(found)]
     for file in ship.files:
         found.rows += _file_rows(file, of_ledger.get(file.path))
-        found.rows += _file_checksums(file, sent.get(file.path, {}))
+        if not found.has_rival:
+            found.rows += _file_checksums(file, sent.get(file.path, {}))
     found.rows.append(_spark_checksum(ship, of_ledger))
     return found
 
@@ -141,11 +148,10 @@ def _lines(ship: ShipResult) -> CountRow:
     return CountRow("sum_closes", "window", "lines", figures)
 
 
-def _cluster_rows(
-    ship: ShipResult, ledger: LedgerFigures, of_ledger: Mapping[str, Tally]
-) -> Iterator[CountRow]:
+def _cluster_rows(table: CountTable, of_ledger: Mapping[str, Tally]) -> Iterator[CountRow]:
     """Yield what this ship read, dropped and rejected. Records already committed are in the rows of
     files and of the window."""
+    ship, ledger = table.ship, table.ledger
     read_files = [file for file in ship.files if not file.unread]
     tallies = [of_ledger[file.path] for file in read_files if file.path in of_ledger]
     figures = {
@@ -163,10 +169,20 @@ def _cluster_rows(
     for reason in _names("quarantined: ", {**ship.quarantined, **reasons}, ship.observed):
         name = f"quarantined: {reason}"
         figures = {RECEIPTS: ship.quarantined.get(reason, 0), LEDGER: reasons[reason]}
+        if table.has_rival:
+            yield _at_least(CountRow("sum_closes", "cluster", name, figures))
+            continue
         if (seen := ship.observed.get(name)) is not None:
             # Spark also sees the records that an earlier ship has quarantined.
             figures[SPARK] = seen - ship.settled.get(reason, 0)
         yield CountRow("sum_closes", "cluster", name, figures)
+
+
+def _at_least(row: CountRow) -> CountRow:
+    """Return the row if the receipts may be more than what the ledger has as this ship's."""
+    figures = {LEDGER: row.figures[LEDGER], RECEIPTS: row.figures[RECEIPTS]}
+    remark = "a later run sent some of them again (at least once)"
+    return replace(row, figures=figures, at_least=True, remark=remark)
 
 
 def _names(prefix: str, counted: Mapping[str, int], observed: Mapping[str, int]) -> list[str]:
@@ -182,7 +198,8 @@ def _topic_rows(table: CountTable) -> Iterator[CountRow]:
     for topic in topics:
         sent = table.ledger.sent_to(topic.topic).records
         by_ship = {RECEIPTS: topic.delivered, LEDGER: sent}
-        yield CountRow("sum_closes", "topic", topic.topic, by_ship)
+        row = CountRow("sum_closes", "topic", topic.topic, by_ship)
+        yield _at_least(row) if table.has_rival else row
     for topic in topics:
         if topic.before or topic.ledger != topic.delivered:
             name = f"{topic.topic}, with what was there before"

@@ -192,7 +192,9 @@ def _records(
     """Compare the records of one topic, and of its partitions if the ledger knows them."""
     ledger = table.ledger.sent_to(one.topic)
     delivered = sum(topic.delivered for topic in table.ship.topics if topic.topic == one.topic)
-    figures = {RECEIPTS: delivered, LEDGER: ledger.records}
+    figures = {LEDGER: ledger.records}
+    if not table.has_rival:
+        figures = {RECEIPTS: delivered, **figures}
     row = CountRow("read_back", "topic", one.topic, figures, at_least, one.remark)
     if one.fault:
         row.figures = {**figures, f"{TOPIC} ({one.fault})": None}

@@ -2,13 +2,15 @@ import datetime as dt
 
 import pytest
 
+from shipper.config.checks import ChecksumCheck, SumClosesCheck
 from shipper.driver.account import throttling
 from shipper.driver.forecast import forecast, limit_of
+from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
 from shipper.report.past_runs import PastShip
-from shipper.report.results import FileAccount, ShipResult, write_checksum
+from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.report.throughput import foretold
 from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import SPARK, reconcile
@@ -87,6 +89,31 @@ def test_the_ledgers_figures_tell_this_ship_from_earlier_ones():
     assert set(found.sent["t"]) == {0, 1}
     assert set(found.sent["u"]) == {None}
     assert found.files[B].records == 0
+
+
+def test_a_ship_at_least_once_may_have_sent_more_than_a_later_run_left_it_in_the_ledger():
+    """Nobody fences such a ship: a later run sends a chunk again, whose record takes the place of
+    the first one's."""
+    sent = ledger(
+        (A, 0, 0, "t", value(0, 10, checksum=1)),
+        (A, 0, 10, "t", value(10, 12, generation=OURS + 1, checksum=2, end=True)),
+    )
+    account = FileAccount(
+        path="/a", records=12, delivered=12, before=0, checksums={"t": write_checksum(3)}
+    )
+    topic = TopicAccount(topic="t", delivered=12)
+
+    def failed(guarantee, found=sent):
+        sums = {"checksum": write_checksum(3), "checksum_added": write_checksum(0)}
+        result = ship(read=12, files=[account], topics=[topic], guarantee=guarantee, **sums)
+        checks = (SumClosesCheck(check="sum_closes"), ChecksumCheck(check="checksum"))
+        judged = evaluate_delivery(checks, reconcile(result, planned(A), found))
+        return [each.check for each in judged if not each.passed]
+
+    assert failed("at_least_once") == []
+    assert {"sum_closes(t)", "checksum(files)"} <= {*failed("exactly_once")}
+    short = ledger((A, 0, 0, "t", value(0, 10, checksum=1)))
+    assert "sum_closes(t)" in failed("at_least_once", short)
 
 
 def test_a_filter_rule_that_spark_did_not_observe_has_no_figure_to_compare():
