@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -133,10 +134,12 @@ def ticket(hdfs: KerberizedHdfs, principal: str, cache: Path) -> Path:
     return cache
 
 
-def environment(hdfs: KerberizedHdfs, cache: Path | None) -> dict[str, str]:
+def environment(
+    hdfs: KerberizedHdfs, cache: Path | None, conf: Path | None = None
+) -> dict[str, str]:
     return {
         **os.environ,
-        "HADOOP_CONF_DIR": str(hdfs.conf_dir),
+        "HADOOP_CONF_DIR": str(conf or hdfs.conf_dir),
         "JAVA_TOOL_OPTIONS": hdfs.java_options,
         "KRB5CCNAME": f"FILE:{cache or '/nowhere/cache'}",
     }
@@ -183,7 +186,7 @@ class KerberosWorld(World):
     def command_with(
         self, cache: Path | None, *words: str, without: str = "", conf: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        env = environment(self.hdfs, cache) | ({"HADOOP_CONF_DIR": str(conf)} if conf else {})
+        env = environment(self.hdfs, cache, conf)
         env.pop(without, None)
         return subprocess.run(
             self.command(*words), env=env, capture_output=True, text=True, check=False
@@ -222,19 +225,53 @@ def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld, place: Place
     assert world.read() == ALL_LONG
 
 
+@contextlib.contextmanager
+def renewed(hdfs: KerberizedHdfs, folder: Path) -> Iterator[Path]:
+    """A ticket cache that has a new ticket before the old one ends, as after `kinit -R`, for the
+    ``with`` block. Hadoop's KDC for tests renews tickets, too, but without a later end."""
+    cache, ended = ticket(hdfs, USER, folder / "cache"), threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(TICKET_SECONDS / 3):
+            ticket(hdfs, USER, folder / "new").replace(cache)
+
+    with ThreadPoolExecutor(1) as meanwhile:
+        renewing = meanwhile.submit(renew)
+        try:
+            yield cache
+        finally:
+            ended.set()
+        renewing.result()
+
+
+@pytest.mark.parametrize("place", ["local", "standalone"], indirect=True)
 def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_login_sends_the_rest(
-    world: KerberosWorld, tmp_path: Path
+    world: KerberosWorld, tmp_path: Path, place: Place
 ) -> None:
-    # Spark takes a second token while the ticket lives. The last files are begun after its end.
-    world.write(of="long", delivery=SLOWLY | {"rate_limit": "600kB/s"})
+    """Nobody renews the ticket once something is committed. Spark may take one more token while
+    that ticket lives. The last files are begun after both have ended."""
+    world.write(of="long", delivery=SLOWLY | {"rate_limit": "600kB/s"}, on=place.runner)
     run = ("run", world.name, "--window", WINDOW)
-    ended = world.command_with(ticket(world.hdfs, USER, tmp_path / "cache"), *run)
-    assert ended.returncode == 1, ended.stderr[-4000:]
-    assert "Token has expired" in ended.stderr
-    assert "SHIP-313" in ended.stderr
+    with renewed(world.hdfs, tmp_path) as cache:
+        ship = subprocess.Popen(
+            world.command(*run),
+            env=environment(world.hdfs, cache, place.conf),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            while world.ledger_count() == 0 and ship.poll() is None:
+                time.sleep(0.5)
+        except BaseException:
+            ship.kill()
+            raise
+    said = ship.communicate()[1]
+    assert ship.returncode == 1, said[-4000:]
+    assert "Token has expired" in said
+    assert "SHIP-313" in said
     assert 0 < world.read().total() < ALL_LONG.total()
-    world.write(of="long", keytab=True)  # the rest may take longer than a ticket lives
-    done = world.command_with(None, *run)
+    world.write(of="long", keytab=True, on=place.runner)  # may take longer than a ticket lives
+    done = world.command_with(None, *run, conf=place.conf)
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == ALL_LONG
 
@@ -242,22 +279,9 @@ def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_login_sends_th
 def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(
     world: KerberosWorld, tmp_path: Path
 ) -> None:
-    """A new ticket is in the cache before the old one ends, as after `kinit -R`. Hadoop's KDC for
-    tests renews tickets, too, but without a later end."""
     world.write(of="long", delivery=SLOWLY)
-    cache, ended = ticket(world.hdfs, USER, tmp_path / "cache"), threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(TICKET_SECONDS / 3):
-            ticket(world.hdfs, USER, tmp_path / "new").replace(cache)
-
-    with ThreadPoolExecutor(1) as meanwhile:
-        renewed = meanwhile.submit(renew)
-        try:
-            done = world.command_with(cache, "run", world.name, "--window", WINDOW)
-        finally:
-            ended.set()
-        renewed.result()
+    with renewed(world.hdfs, tmp_path) as cache:
+        done = world.command_with(cache, "run", world.name, "--window", WINDOW)
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == ALL_LONG
 
