@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shipper import runtime
 from shipper.errors import UsageError, why_system
@@ -20,12 +20,43 @@ if TYPE_CHECKING:
     import fsspec
 
 
+class StorageError(OSError):
+    """What the library of a storage raised: it is not installed, or cannot reach the storage."""
+
+
 def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the URL's file system, and the path there. fsspec is imported with the first: a run
-    starts Java before."""
+    """Return the URL's file system, whose methods raise nothing but OSError, and the path there.
+    fsspec is imported with the first: a run starts Java before. Raises StorageError."""
     import fsspec
 
-    return fsspec.core.url_to_fs(url)  # type: ignore[no-any-return]
+    with _told_as_os_error():
+        fs, path = fsspec.core.url_to_fs(url)
+    return fs if is_local(fs) else _Storage(fs), path
+
+
+def is_local(fs: fsspec.AbstractFileSystem) -> bool:
+    return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+
+
+class _Storage:
+    """A file system of fsspec whose library has errors of its own, as botocore has for S3."""
+
+    def __init__(self, fs: fsspec.AbstractFileSystem) -> None:
+        self._fs = fs
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._fs, name)
+        return _told_as_os_error()(found) if callable(found) else found
+
+
+@contextlib.contextmanager
+def _told_as_os_error() -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise StorageError(str(error) or type(error).__name__) from error
 
 
 def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> None:
@@ -40,7 +71,7 @@ def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> 
     part = _part_of(path)
     data = content.encode() if isinstance(content, str) else content
     try:
-        if "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
+        if is_local(fs):
             _write_local(Path(path), Path(part), data, durable=durable)
         else:
             fs.pipe_file(part, data)

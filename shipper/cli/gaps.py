@@ -11,7 +11,6 @@ from getpass import getuser
 from pathlib import Path
 from typing import Annotated, Any
 
-import fsspec
 import typer
 
 from shipper import runtime
@@ -47,6 +46,7 @@ from shipper.report.run_folder import names_in
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import contains
 from shipper.runner import PLAN
+from shipper.whole_files import file_system
 from shipper.windows.expression import FORMS
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
@@ -259,7 +259,7 @@ def _earlier(config: Path, spec: Pipeline, runs_uri: str) -> str | None:
     none, or more than one, or if the results cannot be listed."""
     source, present = resolve_uri(config, spec.source.path), pipeline_names(config) or {spec.name}
     with contextlib.suppress(OSError):
-        names = names_in(*fsspec.core.url_to_fs(runs_uri))
+        names = names_in(*file_system(runs_uri))
         gone = [name for name in names if original(name) == name and name not in present]
         found = [name for name in gone if _source_of(runs_uri, name) == source]
         return found[0] if len(found) == 1 else None

@@ -66,7 +66,6 @@ def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, A
     except (
         OSError,
         ValueError,
-        ImportError,
         ShipperError,
     ) as error:  # fsspec says so of a scheme that it does not know
         problems.append(

@@ -61,7 +61,7 @@ from shipper.report.run_view import run_view
 from shipper.request import FORM, RunRequest
 from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, replace_unencodable_characters
-from shipper.whole_files import output_file
+from shipper.whole_files import StorageError, output_file
 
 #: Tools for developers and for trying shipper out: the extra `dev` installs them, in the package
 #: shipper-tools.
@@ -427,6 +427,9 @@ def main() -> None:
         code = _wrong_usage(error)
     except typer.Abort:
         code = 1
+    except StorageError as error:
+        why = f"what lies in `runs_uri` cannot be reached: {error}. Then run the command again."
+        code = _failed(with_code(why, "SHIP-005"), 1)
     except OSError as error:
         code = _output_is_gone(error)
     except SystemExit as end:  # rich and typer end the process where an output has no reader

@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
-import fsspec
-
 from shipper.errors import ClusterError, LedgerGone
 from shipper.ledger.codec import encode_identity
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Identity
 from shipper.ledger.snapshot import LedgerFolder, Origin
-from shipper.whole_files import write_whole
+from shipper.whole_files import StorageError, file_system, write_whole
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class LedgerIdentity:
         the one for which the file was begun. A topic that does not exist, or that never had a
         record, may have replaced the remembered one: only the lost text could tell.
         """
-        fs, path = fsspec.core.url_to_fs(self._path)
+        fs, path = file_system(self._path)
         try:
             data = bytes(fs.cat_file(path))
             try:
@@ -137,6 +135,12 @@ class LedgerIdentity:
             return Remembered(found["topic"], found["cluster_id"], found["topic_id"], found["says"])
         except FileNotFoundError:
             return None
+        except StorageError as error:
+            raise ClusterError(
+                f"cluster {self.ledger.cluster.name}: {self._path} cannot be reached: {error}. "
+                "Nothing was sent. Run again when the storage of `runs_uri` answers.",
+                code="SHIP-005",
+            ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClusterError(
                 f"cluster {self.ledger.cluster.name}: {self._path} cannot be read "

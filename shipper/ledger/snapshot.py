@@ -32,14 +32,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-import fsspec
 from pydantic import TypeAdapter
 
 from shipper import runtime
 from shipper.ledger.codec import peek_key
 from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
-from shipper.whole_files import write_whole
+from shipper.whole_files import file_system, write_whole
 
 FORMAT = 4
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are
@@ -341,10 +340,10 @@ class RecordStore:
                 fs.rm_file(path)
 
     def _fs(self) -> Any:
-        return fsspec.core.url_to_fs(self.uri)[0]
+        return file_system(self.uri)[0]
 
     def _path(self, name: str) -> str:
-        return f"{fsspec.core.url_to_fs(self.uri)[1]}/{name}"
+        return f"{file_system(self.uri)[1]}/{name}"
 
     def _manifest_names(self) -> list[str]:
         fs = self._fs()

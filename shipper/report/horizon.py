@@ -11,13 +11,12 @@ import contextlib
 import datetime as dt
 from collections.abc import Collection
 
-import fsspec
-
 from shipper.config.pipeline import Pipeline
 from shipper.report.past_runs import run_ids, window_names
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import pack_days
 from shipper.request import DRY_RUNS
+from shipper.whole_files import file_system
 from shipper.windows.window import Window
 
 _NEWEST_KEPT = 200
@@ -58,7 +57,7 @@ def _too_old(runs_uri: str, pipeline: str, oldest: dt.datetime) -> list[Window]:
 def _remove(runs_uri: str, pipeline: str, windows: Collection[Window], oldest: dt.datetime) -> int:
     """Remove old windows. A window that was run again later keeps those runs: a backfill of an old
     window is no older than its run."""
-    fs, root = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    fs, root = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
     gone = 0
     for window in windows:
         folder = f"{root}/{RunFolder.name_of(window)}"

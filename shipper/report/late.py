@@ -15,8 +15,6 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Literal
 
-import fsspec
-
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.config.units import format_duration
@@ -31,7 +29,7 @@ from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import left_in
 from shipper.runner import REPORT
-from shipper.whole_files import read_text, remove, write_whole
+from shipper.whole_files import file_system, read_text, remove, write_whole
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
@@ -51,7 +49,7 @@ class Told:
         self._uri = f"{runs_uri.rstrip('/')}/{pipeline}/told"
 
     def of(self, event: Event) -> set[Window]:
-        fs, path = fsspec.core.url_to_fs(self._uri)
+        fs, path = file_system(self._uri)
         fs.invalidate_cache()
         found = (
             RunFolder.window_of(name.removesuffix(f".{event}"))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import fsspec
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from shipper import runtime
@@ -20,6 +19,7 @@ from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import contains
 from shipper.types import FileId
+from shipper.whole_files import file_system
 from shipper.windows.window import Window, parse_window
 
 _AT_ONCE = 16
@@ -78,7 +78,7 @@ def past_runs(
     pipeline has, or had. Files that are broken or no report are skipped. Empty if there is no such
     folder; raises OSError if it cannot be listed.
     """
-    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
     windows = [
         (window, name)
         for window, name in _windows(fs, path)
@@ -143,7 +143,7 @@ class PastShip(BaseModel):
 def last_ship(runs_uri: str, pipeline: str, cluster: str) -> PastShip | None:
     """Return the latest ship to the cluster that took long enough to tell what held it up; None if
     none of the last runs over the latest windows has one. Raises OSError."""
-    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
     names = sorted((name for _, name in _windows(fs, path)), reverse=True)
     for folder in (f"{path}/{name}" for name in names[:_WINDOWS_WITH_A_SHIP]):
         run_id = max(names_in(fs, folder), default="")
@@ -161,7 +161,7 @@ def delivered_files(
     read. Raises OSError if the records cannot be listed."""
     start = plan.looked_back.start if plan.looked_back else plan.window_start
     records = read_records(runs_uri, pipeline, start)
-    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
 
     def plan_of(record: WindowRecord) -> PlanResult | None:
         folder = RunFolder.name_of(record.window)
@@ -186,15 +186,13 @@ def delivered_files(
 
 def window_names(runs_uri: str, pipeline: str) -> list[Window]:
     """Return the windows that have a folder of results. Raises OSError."""
-    fs, path = fsspec.core.url_to_fs(f"{runs_uri.rstrip('/')}/{pipeline}")
+    fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
     return [window for window, _ in _windows(fs, path)]
 
 
 def run_ids(runs_uri: str, pipeline: str, window: Window) -> list[str]:
     """Return the ids of the runs over exactly this window, the last one last. Raises OSError."""
-    fs, path = fsspec.core.url_to_fs(
-        f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window)}"
-    )
+    fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}/{RunFolder.name_of(window)}")
     return sorted(names_in(fs, path))
 
 

@@ -163,9 +163,7 @@ class RunFolder:
         """Raise StepResultError for whatever stands between this process and the folder."""
         try:
             yield
-        except (OSError, ValueError, ImportError) as error:
-            # fsspec says so of a scheme that it does not know, and of one whose package is not
-            # installed.
+        except (OSError, ValueError) as error:
             found = StepResultError(
                 f"the run's folder {self.uri} cannot be used: {why_system(error)}. What was sent "
                 "until then, if anything, is in the ledger. Check `runs_uri` and its permissions.",
@@ -212,7 +210,7 @@ class RunFolder:
         lies there now, whatever the clocks of workers say."""
         from shipper.report.window_records import last_written
 
-        with contextlib.suppress(OSError, ValueError, ImportError):
+        with contextlib.suppress(OSError, ValueError):
             self._left_before = last_written(*self._beside)
         with contextlib.suppress(StepResultError, ValidationError):
             if (text := self.read_text(f"{name}.json")) is not None:

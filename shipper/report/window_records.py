@@ -23,7 +23,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import fsspec
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from shipper import runtime
@@ -41,7 +40,7 @@ from shipper.report.results import (
 )
 from shipper.report.run_folder import RunFolder, StepResult, names_in
 from shipper.report.run_view import OTHER_WINDOWS, RunView, run_view
-from shipper.whole_files import write_whole
+from shipper.whole_files import file_system, write_whole
 from shipper.windows.window import Window
 
 T = TypeVar("T")
@@ -403,7 +402,7 @@ def _folder(runs_uri: str, pipeline: str) -> str:
 
 
 def write_records(runs_uri: str, pipeline: str, records: Sequence[WindowRecord]) -> None:
-    """Write what one step learned. Raises OSError, ValueError, ImportError."""
+    """Write what one step learned. Raises OSError, ValueError."""
     if not records:
         return
     one = records[0]
@@ -426,7 +425,7 @@ def last_written(runs_uri: str, pipeline: str) -> dt.datetime | None:
     """Return the last moment at which a record was written, by the clock of its writer; None if
     there is none. Raises OSError."""
     root = _folder(runs_uri, pipeline)
-    fs, path = fsspec.core.url_to_fs(root)
+    fs, path = file_system(root)
     fs.invalidate_cache()
     if not (days := names_in(fs, path)):
         return None
@@ -437,7 +436,7 @@ def last_written(runs_uri: str, pipeline: str) -> dt.datetime | None:
 def recorded_since(runs_uri: str, pipeline: str) -> dt.datetime | None:
     """Return the first day on which a record was written that is still there; None if there is
     none. Raises OSError."""
-    fs, path = fsspec.core.url_to_fs(_folder(runs_uri, pipeline))
+    fs, path = file_system(_folder(runs_uri, pipeline))
     days = [day[:10] for day in names_in(fs, path) if day[:1].isdigit()]
     return _read(min(days), _DAY) if days else None
 
@@ -448,7 +447,7 @@ def record_files(
     """Return the files of the days from ``first`` on, without those that say nothing that a report
     of their run does not; file → URL of what holds it. Raises OSError."""
     root = _folder(runs_uri, pipeline)
-    fs, path = fsspec.core.url_to_fs(root)
+    fs, path = file_system(root)
     fs.invalidate_cache()
     begin = f"{first - dt.timedelta(days=1):{_DAY}}" if first else ""
     days = [day for day in names_in(fs, path) if day >= begin]
@@ -534,7 +533,7 @@ def _kept_day(url: str) -> dict[str, list[WindowRecord]]:
 
 
 def _parsed(url: str, kind: TypeAdapter[T]) -> T:
-    fs, path = fsspec.core.url_to_fs(url)
+    fs, path = file_system(url)
     return kind.validate_json(bytes(fs.cat_file(path)), extra="ignore")
 
 
@@ -546,7 +545,7 @@ def pack_days(runs_uri: str, pipeline: str, before: dt.datetime, most: int) -> N
     read after the others and keeps what it holds.
     """
     root, last = _folder(runs_uri, pipeline), f"{before:{_DAY}}"
-    fs, path = fsspec.core.url_to_fs(root)
+    fs, path = file_system(root)
     days = sorted(day for day in names_in(fs, path) if len(day) == len(last) and day < last)
     for day in days[:most]:
         fs.invalidate_cache()

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
-import fsspec
 from jinja2 import Environment
 
 from shipper import runtime
@@ -45,6 +44,7 @@ from shipper.shipments.index import Index, IndexUnusable, Known
 from shipper.shipments.overview import overview, row_of, stretch
 from shipper.shipments.unreported import Scheduler
 from shipper.shipments.view import View
+from shipper.whole_files import file_system, is_local
 from shipper.windows.window import Window, parse_window
 
 _STATIC = {
@@ -336,8 +336,8 @@ def _report_page(known: Known, window: Window, run_id: str) -> Response:
 
 def _lies_in(runs_uri: str, page: str) -> bool:
     """Return True if the page lies below runs_uri. On a disk a link could lead elsewhere."""
-    (fs, root), path = fsspec.core.url_to_fs(runs_uri), fsspec.core.url_to_fs(page)[1]
-    return "file" not in fs.protocol or Path(path).resolve().is_relative_to(Path(root).resolve())
+    (fs, root), path = file_system(runs_uri), file_system(page)[1]
+    return not is_local(fs) or Path(path).resolve().is_relative_to(Path(root).resolve())
 
 
 def _known(index: Index, pipeline: str, rights: Rights) -> Known:

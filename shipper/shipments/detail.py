@@ -7,8 +7,6 @@ import datetime as dt
 import json
 from typing import Any
 
-import fsspec
-
 from shipper.errors import ShipperError
 from shipper.report.results import RunReport
 from shipper.report.run_view import run_view
@@ -18,6 +16,7 @@ from shipper.shipments.index import UNDER_WAY, Index, Known
 from shipper.shipments.live import live
 from shipper.shipments.unreported import Scheduler, StartedRun, state_of, without_report
 from shipper.shipments.view import duration, words, worst
+from shipper.whole_files import file_system
 from shipper.windows.window import Window
 
 _MOST_BYTES = 32 * 2**20
@@ -176,13 +175,13 @@ def _report(known: Known, window: Window, run_id: str) -> tuple[RunReport | None
     """Return the report, or why it cannot be shown."""
     try:
         folder = known.folder(window, run_id)
-        fs, path = fsspec.core.url_to_fs(folder.path("report.json"))
+        fs, path = file_system(folder.path("report.json"))
         if fs.size(path) > _MOST_BYTES:
             return None, "The report is too large to be shown here. Its own page has it."
         found = folder.find("report", RunReport)
     except FileNotFoundError:
         found = None
-    except (OSError, ValueError, ImportError, ShipperError) as error:
+    except (OSError, ValueError, ShipperError) as error:
         return None, f"The run's report cannot be read: {error}"
     return (
         found,

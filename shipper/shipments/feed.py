@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import fsspec
-
 from shipper import runtime
 from shipper.config import load_all, load_platform, resolve_uri
 from shipper.config.environment import EVERYTHING
@@ -22,6 +20,7 @@ from shipper.report.incomplete import by_schedule, read_beginnings, read_last_ru
 from shipper.report.run_folder import names_in
 from shipper.report.window_records import read_files, record_files
 from shipper.shipments.index import Index, Known, unusable
+from shipper.whole_files import file_system
 
 _READ_AT_ONCE = 500
 """Files in memory, and in one transaction: others that write wait no longer than that."""
@@ -100,8 +99,8 @@ def _known(
     schedule, runs_uri = pipeline.schedule, resolve_uri(config_dir, pipeline.runs_uri)
     try:
         began, last = read_beginnings(runs_uri, pipeline.key), read_last_run(runs_uri, pipeline.key)
-        names = names_in(*fsspec.core.url_to_fs(runs_uri))
-    except (OSError, ValueError, ImportError, ShipperError) as error:
+        names = names_in(*file_system(runs_uri))
+    except (OSError, ValueError, ShipperError) as error:
         done.problems.append(f"{pipeline.name}: {runs_uri} cannot be read ({error})")
         began, last, names = {}, None, []
     began = by_schedule(began, schedule) if schedule else began
@@ -137,7 +136,7 @@ def _look_at(
         index.forget(known.key, int(oldest.timestamp()))
     try:
         files = record_files(known.runs_uri, known.key, oldest if whole else runtime.now())
-    except (OSError, ValueError, ImportError, ShipperError) as error:
+    except (OSError, ValueError, ShipperError) as error:
         done.problems.append(
             f"{known.pipeline}: its records in {known.runs_uri} cannot be listed ({error})"
         )

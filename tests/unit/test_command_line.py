@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 from in_process import Command
 
@@ -214,6 +215,42 @@ def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(
         assert says in done.stderr
         assert "SHIP-005" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+class Away(fsspec.AbstractFileSystem):
+    """An object store that does not answer, with errors of its own as botocore has them."""
+
+    protocol = "away"
+
+    def ls(self, *_: Any, **__: Any) -> Any:
+        raise LookupError("Could not connect")
+
+    cat_file = pipe_file = makedirs = ls
+
+
+@pytest.mark.parametrize("scheme", ["away", "nosuch"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run web --window 2026-11-01",
+        "gaps web",
+        "gaps web --accept 2026-11-01 --reason r",
+        "replay web --id x",
+        "list",
+    ],
+)
+def test_a_storage_that_cannot_be_reached_ends_no_command_with_a_stack(
+    config: Path, shipper: Command, command: str, scheme: str
+) -> None:
+    fsspec.register_implementation("away", Away, clobber=True)
+    (config / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+        f"schedule: {{cron: '@daily', start: 2026-11-01}}\nruns_uri: {scheme}://runs\n"
+    )
+    done = shipper(*command.split(), "--config", str(config))
+    assert done.returncode == 1
+    assert "Could not connect" in done.stderr or "not known: nosuch" in done.stderr
+    assert command == "list" or "SHIP-005" in done.stderr
 
 
 def test_a_file_name_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -268,7 +268,7 @@ def runs_folder(here: CheckTarget) -> Iterator[Finding]:
         apart = _apart(fs, path)
         back = bytes(fs.cat_file(path))
         fs.rm_file(path)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError) as error:
         yield fail(f"{uri}: {why_system(error)}")
         return
     if back != b"shipper doctor":
