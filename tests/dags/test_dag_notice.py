@@ -401,7 +401,6 @@ def test_a_failure_that_is_tried_again_for_ten_minutes_is_told_once(
     config.pipeline("web", "{cron: '0 * * * *'}", f"notify: {json.dumps(entries)}\n")
     spark.script(
         plan=["fail"] * 5 + ["ok"],
-        ship_near=["fail"] * 6 + ["ok"],
         ship_far=["fail"] * 7,
         report=["gather"],
     )

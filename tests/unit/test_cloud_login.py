@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from shipper.cloud_login import Token, with_login, without_login
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError
 from shipper.kafka.connection import connection, refusal
+from tests.doubles.runtime import runtime_with
 
 KIND, CONFIG = "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbearer.config"
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
@@ -70,12 +70,29 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         without_login({KIND: "aws_msk_iam", CONFIG: "region=x"})
 
 
+class Clock:
+    now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    stopped = runtime_with(time=clock.time, monotonic=clock.time, sleep=clock.sleep)
+    monkeypatch.setattr(cloud_login, "runtime", stopped)
+    return clock
+
+
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Token]]:
     """What the next attempts to get a token do; the last one is repeated."""
     found: list[Callable[[], Token]] = []
     monkeypatch.setattr(cloud_login, "_shared", {})
-    monkeypatch.setattr(cloud_login, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setitem(
         cloud_login._FETCHERS,
         "aws_msk_iam",
@@ -84,8 +101,8 @@ def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Token]]:
     return found
 
 
-def give(text: str, seconds: float) -> Callable[[], Token]:
-    return lambda: Token(text, time.time() + seconds)
+def give(text: str, clock: Clock, seconds: float) -> Callable[[], Token]:
+    return lambda: Token(text, clock.now + seconds)
 
 
 def fail() -> Token:
@@ -100,30 +117,34 @@ def client_of(name: str = "far") -> Callable[[], Token]:
 
 
 def test_clients_of_a_process_share_a_token_until_half_of_its_life_is_over(
-    fetches: list[Callable[[], Token]],
+    fetches: list[Callable[[], Token]], clock: Clock
 ) -> None:
-    fetches += [give("first", 0.4), give("second", 60)]
+    fetches += [give("first", clock, 40), give("second", clock, 60)]
     assert [client_of()().text, client_of("near")().text] == ["first", "first"]
-    time.sleep(0.25)
+    clock.sleep(19)
+    assert client_of()().text == "first"
+    clock.sleep(1)
     assert client_of()().text == "second"
 
 
 def test_while_the_cloud_is_away_the_token_in_use_is_given_again(
-    fetches: list[Callable[[], Token]],
+    fetches: list[Callable[[], Token]], clock: Clock
 ) -> None:
-    fetches += [give("first", 7), fail]
+    fetches += [give("first", clock, 7), fail]
     take = client_of()
-    time.sleep(3.6)
+    clock.sleep(3.6)
     assert take().text == "first"
+    clock.sleep(1)
+    with pytest.raises(OSError, match="no answer"):
+        take()
 
 
 def test_the_first_token_is_waited_for_and_its_absence_told(
-    fetches: list[Callable[[], Token]], monkeypatch: pytest.MonkeyPatch
+    fetches: list[Callable[[], Token]], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetches += [fail, fail, give("late", 60)]
+    fetches += [fail, fail, give("late", clock, 60)]
     assert client_of()().text == "late"
     monkeypatch.setattr(cloud_login, "_shared", {})
-    monkeypatch.setattr(cloud_login, "_PATIENCE_SECONDS", 0.05)
     fetches[:] = [fail]
     with pytest.raises(ClusterError, match="no token for `aws_msk_iam`: no answer") as found:
         client_of()

@@ -30,13 +30,15 @@ def _parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def _nodes() -> dict[Path, list[ast.AST]]:
+    return {path: list(ast.walk(tree)) for path, tree in _modules(*_PACKAGES).items()}
+
+
 def test_a_class_name_stands_once() -> None:
-    files = [path for folder in _PACKAGES for path in (_ROOT / folder).rglob("*.py")]
-    names = Counter(
-        name
-        for path in files
-        for name in re.findall(r"^ *class ([A-Za-z]\w*)", path.read_text(), re.MULTILINE)
-    )
+    nodes = [node for found in _nodes().values() for node in found]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    names = Counter(node.name for node in classes if not node.name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -50,8 +52,8 @@ def test_a_modules_name_stands_once() -> None:
 def test_functions_are_short_and_take_few_parameters() -> None:
     """Those of a command are its options, and those of an operator are what a DAG file says."""
     too_large = []
-    for path, tree in _modules(*_PACKAGES).items():
-        for node in ast.walk(tree):
+    for path, nodes in _nodes().items():
+        for node in nodes:
             if not isinstance(node, ast.FunctionDef):
                 continue
             name, lines = f"{path.relative_to(_ROOT)}: {node.name}", node.end_lineno - node.lineno
@@ -72,9 +74,9 @@ def test_time_threads_locks_and_chance_come_from_one_module() -> None:
     """The simulated world replaces them there."""
     wrong = [
         f"{path.relative_to(_ROOT)}:{node.lineno}"
-        for path, tree in _modules(*_PACKAGES).items()
+        for path, nodes in _nodes().items()
         if path != _ROOT / "shipper" / "runtime.py"
-        for node in ast.walk(tree)
+        for node in nodes
         if (isinstance(node, ast.Import) and any(one.name in _OF_RUNTIME for one in node.names))
         or (isinstance(node, ast.ImportFrom) and node.module in (*_OF_RUNTIME, "shipper.runtime"))
         or (isinstance(node, ast.Attribute) and ast.unparse(node).endswith("datetime.now"))
@@ -111,8 +113,8 @@ def _read_again(node: ast.AST) -> bool:
 def test_no_code_reads_a_sentence_that_other_code_wrote() -> None:
     assert [
         f"{path.relative_to(_ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
-        for path, tree in _modules(*_PACKAGES).items()
-        for node in ast.walk(tree)
+        for path, nodes in _nodes().items()
+        for node in nodes
         if _read_again(node)
     ] == []
 

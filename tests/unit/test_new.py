@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import re
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +14,21 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from shipper.cli import new as module
 from shipper.cli.main import app
 from shipper.cli.sample_file import look_at
 from shipper.config import load_pipeline_alone
 from shipper.errors import ShipperError, UsageError
 
 CLF = '10.0.0.1 - - [01/Nov/2026:06:00:00 +0100] "GET / HTTP/1.1" 200 5\n'
+_SCHEMAS = cache(module.schema_texts)
 FLAGS = ["--source", "logs/{window_start:%Y/%m/%d/%H}/", "--topic", "logs.web", "--cluster", "near"]
+
+
+@pytest.fixture(autouse=True)
+def _schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To generate them takes a second."""
+    monkeypatch.setattr(module, "schema_texts", _SCHEMAS)
 
 
 @pytest.mark.parametrize(

@@ -86,14 +86,14 @@ def test_a_fault_is_asked_again_until_somebody_answers(
 
 
 def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
-    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=2.0)
+    watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.5)
     cluster.says = Looked(faults={"t": "no broker"})
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert time.monotonic() - began >= 2.0
+    assert time.monotonic() - began >= 0.5
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
-    assert time.monotonic() - began < 1.9 * slowness()
+    assert time.monotonic() - began < 0.45 * slowness()
     assert watch.why("t") == "no broker"
     watch.close()
 
