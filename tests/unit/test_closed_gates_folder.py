@@ -133,19 +133,13 @@ def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
     assert "r1 is over" in gates.scope
 
 
-def test_a_window_with_a_closed_gate_is_not_covered_by_a_run_that_looks_back(
+def test_a_window_with_a_closed_gate_is_not_covered_by_a_look_over_it_or_a_part_of_it(
     tmp_path: Path,
 ) -> None:
-    ClosedGatesFolder(str(tmp_path), "web", "frankfurt").add(WINDOW, closed(5))
-    found = earlier(tmp_path, NEXT, 9).without_closed(Coverage(start=START, end=NEXT.end))
-    assert [each.window for each in found.uncovered] == [str(WINDOW)]
-
-
-def test_a_part_of_a_window_with_a_closed_gate_is_not_covered(tmp_path: Path) -> None:
-    both = Window(WINDOW.start, NEXT.end)
-    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder, both = ClosedGatesFolder(str(tmp_path), "web", "frankfurt"), Window(START, NEXT.end)
     folder.add(both, closed(5))
     folder.add(Window(START - HOUR, START), closed(6))
-    for part in (WINDOW, NEXT):
-        found = earlier(tmp_path, part, 9).without_closed(Coverage(start=part.start, end=part.end))
+    for window, start in ((WINDOW, START), (NEXT, NEXT.start), (NEXT, START)):
+        look = Coverage(start=start, end=window.end)
+        found = earlier(tmp_path, window, 9).without_closed(look)
         assert [each.window for each in found.uncovered] == [str(both)]

@@ -158,9 +158,6 @@ def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: st
     assert resolve_uri(Path("/srv/app/config"), uri) == expected
 
 
-# --- What it costs
-
-
 # --- Rules
 
 

@@ -23,7 +23,7 @@ from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient
 from tests.doubles.schema_registry import RegistryDouble
-from tests.samples.config import cluster_of, pipeline_of
+from tests.samples.config import cluster_of
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 RECORDS = (
@@ -106,14 +106,6 @@ def test_what_cannot_be_is_refused_where_it_stands(
     assert expected in "\n".join(found), found
     assert bool(found) == bool(expected)
     assert SECRET not in "\n".join(found)
-
-
-def test_the_schema_decides_what_records_are_and_a_subject_does_not():
-    digest = pipeline().transform_digest()
-    assert pipeline(subject="orders").transform_digest() == digest
-    assert pipeline(with_field(name="at", type="long")).transform_digest() != digest
-    without = pipeline_of(clusters=["local"], topic="orders")
-    assert without.transform_digest() != digest
 
 
 def test_a_schema_is_registered_once_and_the_plan_only_asks():
