@@ -1,13 +1,10 @@
 """Airflow in a folder of its own, configured before it is imported; and a Spark side that does as
 it is told."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from dag_world import DAGS, Config, FakeSpark
 
 
 @pytest.fixture(scope="session")
-def warm_spark() -> Iterator[Path]:
+def warm_spark():
     """Where a warm process of fake_spark.py listens: a run starts seven, each half a second."""
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "socket"
@@ -34,7 +31,7 @@ def warm_spark() -> Iterator[Path]:
 
 
 @pytest.fixture
-def spark(tmp_path: Path, warm_spark: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+def spark(tmp_path, warm_spark, monkeypatch):
     folder = tmp_path / "spark"
     folder.mkdir()
     monkeypatch.setenv("SPARK_FAKE", str(folder))
@@ -42,14 +39,14 @@ def spark(tmp_path: Path, warm_spark: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def config(tmp_path: Path, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> Config:
+def config(tmp_path, spark, monkeypatch):
     folder = tmp_path / "config"
     monkeypatch.setenv("SHIPPER_CONFIG", str(folder))
     return Config(folder, spark.python)
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def airflow(tmp_path_factory):
     """AIRFLOW_HOME of this session, with an empty database."""
     home = tmp_path_factory.mktemp("airflow")
     settings = {

@@ -3,8 +3,6 @@ them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
@@ -13,9 +11,7 @@ class DagByDag(SimpleAuthManager):
     """`web_only` sees the DAG web alone, and `no_logs` no task's log; all others what their role
     sees."""
 
-    def is_authorized_dag(
-        self, *, user: Any, access_entity: Any = None, details: Any = None, **options: Any
-    ) -> bool:
+    def is_authorized_dag(self, *, user, access_entity=None, details=None, **options) -> bool:
         if user.username == "web_only" and (details is None or details.id != "web"):
             return False
         if user.username == "no_logs" and access_entity == DagAccessEntity.TASK_LOGS:

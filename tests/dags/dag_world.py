@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 WARM = Path(__file__).resolve().parents[1] / "warm" / "python.py"
@@ -24,7 +23,7 @@ CLUSTER = "cluster: {name}\nbootstrap: 127.0.0.1:1\n"
 HOURLY = '{cron: "0 * * * *", start: 2026-11-01}'
 
 
-def bag_of(folder: Path = DAGS) -> Any:
+def bag_of(folder: Path = DAGS):
     """What Airflow makes of a DAG folder. (Tests configure Airflow before they import it.)"""
     from airflow.dag_processing.dagbag import BundleDagBag
 
@@ -42,7 +41,7 @@ def told(notices: Path) -> list[dict[str, str]]:
 class FakeSpark:
     """The Spark side as a script; see fake_spark.py."""
 
-    def __init__(self, folder: Path, socket: Path) -> None:
+    def __init__(self, folder: Path, socket: Path):
         """``socket``: where its warm process listens."""
         self.folder = folder
         self.python = folder / "python"
@@ -50,7 +49,7 @@ class FakeSpark:
         self.python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         self.python.chmod(0o755)
 
-    def script(self, **steps: list[str]) -> None:
+    def script(self, **steps: list[str]):
         """``ship_near=["fail"]``: what step ``ship:near`` does at its first call, the second, …;
         the last stays."""
         words = {
@@ -83,19 +82,17 @@ class FakeSpark:
 class Config:
     """A config folder that tests write pipelines into."""
 
-    def __init__(self, folder: Path, python: Path) -> None:
+    def __init__(self, folder: Path, python: Path):
         self.folder = folder
         self.python = python
         for name in ("near", "far"):
             self.write(f"clusters/{name}.yaml", CLUSTER.format(name=name))
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str):
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def pipeline(
-        self, name: str, schedule: str = HOURLY, more: str = "", settle: str = "10m"
-    ) -> None:
+    def pipeline(self, name: str, schedule: str = HOURLY, more: str = "", settle: str = "10m"):
         text = PIPELINE.format(name=name, schedule=schedule, settle=settle, python=self.python)
         self.write(f"pipelines/{name}.yaml", text + more)

@@ -54,7 +54,7 @@ EXIT_CODES = {
 }
 
 
-def result(step: str, word: str, common: dict[str, Any]) -> Any:
+def result(step: str, word: str, common: dict[str, Any]):
     kind, _, cluster = step.partition(":")
     topics = [TopicAccount(topic="logs.web", delivered=7, ledger=7)]
     severity: Any = "warn" if word == "warn" else "block"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk import BaseNotifier
 
@@ -15,13 +14,13 @@ class FileNotifier(BaseNotifier):
 
     def __init__(
         self, *, path: str, text: str = "{{ notice.text }}", fields: dict[str, str] | None = None
-    ) -> None:
+    ):
         super().__init__()
         self.path = path
         self.text = text
         self.fields = fields or {}
 
-    def notify(self, context: Any) -> None:
+    def notify(self, context):
         with Path(self.path).open("a") as lines:
             print(
                 json.dumps({"event": context["notice"].event, "text": self.text, **self.fields}),
@@ -32,7 +31,7 @@ class FileNotifier(BaseNotifier):
 class SilentNotifier(FileNotifier):
     """One whose service is away."""
 
-    def notify(self, context: Any) -> None:
+    def notify(self, context):
         raise ConnectionError("the service is away")
 
 

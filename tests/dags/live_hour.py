@@ -78,7 +78,7 @@ class LiveHour(Record):
         folder: Path,
         kafka: KafkaServer,
         database: str | None,
-    ) -> None:
+    ):
         """``every``: minutes of a window."""
         step = every * 60
         super().__init__(PIPELINES, (int(time.time()) // step + 1) * step, step, minutes)
@@ -144,8 +144,8 @@ class LiveHour(Record):
 
     # What goes on all the time.
 
-    def in_background(self, work: Callable[[], None], every_seconds: float) -> None:
-        def go_on() -> None:
+    def in_background(self, work: Callable[[], None], every_seconds: float):
+        def go_on():
             while not self._over.wait(every_seconds):
                 try:
                     work()
@@ -155,12 +155,12 @@ class LiveHour(Record):
         self._threads.append(threading.Thread(target=go_on, name=work.__name__))
         self._threads[-1].start()
 
-    def end(self) -> None:
+    def end(self):
         self._over.set()
         for thread in self._threads:
             thread.join()
 
-    def write(self) -> None:
+    def write(self):
         """Write the files whose time has come. Each window's times come from the seed."""
         now = time.time()
         for window in self.windows(min(now + self.step, self.until))[-4:]:
@@ -182,9 +182,7 @@ class LiveHour(Record):
                         name, window, "late.log", rng.randrange(1, 300), at <= now, late=True
                     )
 
-    def _write(
-        self, name: str, window: Window, file: str, count: int, wanted: bool, *, late: bool
-    ) -> None:
+    def _write(self, name: str, window: Window, file: str, count: int, wanted: bool, *, late: bool):
         key = (name, window.start, file)
         if not wanted or key in self.files:
             return
@@ -218,7 +216,7 @@ class LiveHour(Record):
             [TopicPartition(name, partition, 0) for name in PIPELINES for partition in range(3)]
         )
 
-        def read() -> None:
+        def read():
             for message in reader.consume(1000, 0.5):
                 if message.error():
                     if (
@@ -241,13 +239,13 @@ class LiveHour(Record):
         yield read
         reader.close()
 
-    def hear(self) -> None:
+    def hear(self):
         for notice in told(self.folder / "notices")[len(self.notices) :]:
             words = (notice[each] for each in ("event", *NOTICE))
             self.notices.append(Notice(time.time(), *words))
             self.say(f"notice: {self.notices[-1]}")
 
-    def ask(self) -> None:
+    def ask(self):
         """Look at Airflow's runs, then compare each pipeline's gaps."""
         with contextlib.suppress(DevServerError):  # while it is down, or on its way
             self._look_at_runs()
@@ -285,7 +283,7 @@ class LiveHour(Record):
         start, end = (int(seconds(edge)) for edge in windows.split("/"))
         return [Window(at, at + self.step) for at in range(start, end, self.step)]
 
-    def _look_at_runs(self) -> None:
+    def _look_at_runs(self):
         for run in self.airflow.call("GET", "dags/~/dagRuns?limit=100&order_by=-run_after")[
             "dag_runs"
         ]:
@@ -352,37 +350,37 @@ class LiveHour(Record):
             self.episodes[-1].end = time.time()
             self.say(f"{kind}: over")
 
-    def broker_stops(self) -> None:
+    def broker_stops(self):
         with self.episode("broker-outage", more="by SIGSTOP"):
             os.kill(self.kafka.pid, signal.SIGSTOP)
             time.sleep(self.random.uniform(20, 90))
             os.kill(self.kafka.pid, signal.SIGCONT)
 
-    def broker_dies(self) -> None:
+    def broker_dies(self):
         with self.episode("broker-outage", more="by SIGKILL"):
             os.kill(self.kafka.pid, signal.SIGKILL)
             time.sleep(self.random.uniform(20, 120))
             self.kafka.start()
 
-    def kill_scheduler(self) -> None:
+    def kill_scheduler(self):
         with self.episode("kill-scheduler"):
             part(self.airflow, "scheduler").kill()
             time.sleep(self.random.uniform(1, 20))
             self.airflow.start_part("scheduler")
 
-    def kill_dag_processor(self) -> None:
+    def kill_dag_processor(self):
         with self.episode("kill-dag-processor"):
             part(self.airflow, "dag-processor").kill()
             time.sleep(self.random.uniform(1, 20))
             self.airflow.start_part("dag-processor")
 
-    def kill_task(self) -> None:
+    def kill_task(self):
         self._kill("task")
 
-    def kill_spark(self) -> None:
+    def kill_spark(self):
         self._kill(self.random.choice(["driver", "jvm"]))
 
-    def _kill(self, what: str) -> None:
+    def _kill(self, what: str):
         side = self.random.choice(wait_for(self.airflow, lambda: spark_sides(self.config)))
         time.sleep(self.random.uniform(0, 5))
         with (
@@ -399,7 +397,7 @@ class LiveHour(Record):
             )
             victim.kill()
 
-    def airflow_is_down(self) -> None:
+    def airflow_is_down(self):
         with self.episode("airflow-outage"):
             self.airflow.stop()
             time.sleep(self.random.uniform(10, 120))
@@ -415,7 +413,7 @@ class LiveHour(Record):
         ]
         return self.random.choice(sorted(found, key=lambda each: each.end)[-8:]) if found else None
 
-    def clear_task(self) -> None:
+    def clear_task(self):
         if run := self.a_run():
             task = self.random.choice(
                 ["plan", "gate_source", "to_local.ship", "to_local.gate_delivery", "report"]
@@ -434,14 +432,14 @@ class LiveHour(Record):
                     {**asked, "include_downstream": True},
                 )
 
-    def clear_run(self) -> None:
+    def clear_run(self):
         if run := self.a_run():
             with self.episode("clear-run", run.pipeline, run.run_id):
                 self.airflow.call(
                     "POST", f"dags/{run.pipeline}/dagRuns/{run.run_id}/clear", {"dry_run": False}
                 )
 
-    def clear_what_failed(self) -> None:
+    def clear_what_failed(self):
         """As the notice of a broken file asks for: a look back may not reach what had failed by
         then."""
         for run in [*self.runs.values()]:
@@ -453,7 +451,7 @@ class LiveHour(Record):
                         {"dry_run": False},
                     )
 
-    def backfill(self) -> None:
+    def backfill(self):
         name, windows = self.random.choice(self.names), self.windows(time.time() - SETTLE)[-4:-1]
         if windows:
             span = {
@@ -474,7 +472,7 @@ class LiveHour(Record):
                     if "already a running backfill" not in str(refused):
                         raise
 
-    def wide_run(self) -> None:
+    def wide_run(self):
         name, windows = self.random.choice(self.names), self.windows(time.time() - SETTLE)[-5:]
         if windows:
             wide = Window(windows[0].start, windows[-1].end)
@@ -488,19 +486,19 @@ class LiveHour(Record):
                     "POST", f"dags/{name}/dagRuns", {"logical_date": None, "conf": conf}
                 )
 
-    def break_file(self) -> None:
+    def break_file(self):
         name = self.random.choice(self.names)
         with self.episode("broken-file", name):
             self.pipeline_file(name).write_text(self.configuration(name)[:150])
             time.sleep(self.random.uniform(20, 70))
             self.pipeline_file(name).write_text(self.configuration(name))
 
-    def delete_file(self) -> None:
+    def delete_file(self):
         self.say(f"delete {DELETED}")
         self.episodes.append(Episode("delete", DELETED, time.time()))
         self.pipeline_file(DELETED).unlink()
 
-    def live(self, only: list[str]) -> None:
+    def live(self, only: list[str]):
         """Do something after each pause, all kinds in turn and in an order of the seed's, until the
         time is over."""
         wait_for(self.airflow, lambda: self.runs, within_seconds=self.step + 300)

@@ -99,7 +99,7 @@ class Notice(NamedTuple):
 class Record:
     """All that was written, done, seen and told. Moments are seconds since the epoch."""
 
-    def __init__(self, pipelines: Iterable[str], first: int, step: int, minutes: float) -> None:
+    def __init__(self, pipelines: Iterable[str], first: int, step: int, minutes: float):
         self.pipelines, self.first, self.step = tuple(pipelines), first, step
         self.until = first + minutes * 60
         """When the script does nothing more, and nothing is written."""
@@ -116,10 +116,10 @@ class Record:
         """Windows of runs by hand."""
         self.faults: list[str] = []
 
-    def say(self, text: str) -> None:
+    def say(self, text: str):
         print(f"{utc(time.time()):%H:%M:%S} {text}", flush=True)
 
-    def fault(self, text: str) -> None:
+    def fault(self, text: str):
         self.faults.append(text)
         self.say(f"FAULT {text}")
 
@@ -197,7 +197,7 @@ class Record:
         ]
         return min(ends, default=NEVER)
 
-    def judge(self) -> None:
+    def judge(self):
         self._judge_gaps()
         self._judge_runs()
         windows = self.windows(max([self.until, *(run.window.end for run in self.runs.values())]))
@@ -220,7 +220,7 @@ class Record:
                 name, [(notice.event, span) for notice, span in told if notice.pipeline == name]
             )
 
-    def _judge_gaps(self) -> None:
+    def _judge_gaps(self):
         for answer in self.answers:
             at = f"at {clock(answer.asked)} `gaps {answer.pipeline}`"
             for window in sorted(answer.due):
@@ -241,7 +241,7 @@ class Record:
                         f"run done {clock(looked)}"
                     )
 
-    def _judge_runs(self) -> None:
+    def _judge_runs(self):
         for run in self.runs.values():
             if run.state == "failed" and not self._excuse(run):
                 near = ", ".join(
@@ -269,7 +269,7 @@ class Record:
         }
         return bool(kinds & {"broken-file", "delete"})
 
-    def _judge_notices(self, told: list[tuple[Notice, Window]]) -> None:
+    def _judge_notices(self, told: list[tuple[Notice, Window]]):
         heard: Counter[tuple[str, str, Window]] = Counter()
         for notice, span in told:
             if notice.headline.startswith("In trouble"):
@@ -294,7 +294,7 @@ class Record:
                     ):
                         self.fault(f"{window} was told before: {notice}")
 
-    def _judge_failure(self, notice: Notice, span: Window, times: int) -> None:
+    def _judge_failure(self, notice: Notice, span: Window, times: int):
         failed = [
             run
             for run in self.runs.values()
@@ -322,7 +322,7 @@ class Record:
         )
         return there < window.end + self.within - READER
 
-    def _judge_silence(self, name: str, told: list[tuple[str, Window]]) -> None:
+    def _judge_silence(self, name: str, told: list[tuple[str, Window]]):
         """What fails or is late is told. Of late windows that follow each other the first one
         speaks for all."""
         for run in self.runs.values():
@@ -344,7 +344,7 @@ class Record:
                     f"{clock(arrived)}"
                 )
 
-    def judge_lines(self, name: str, values: Iterable[bytes]) -> None:
+    def judge_lines(self, name: str, values: Iterable[bytes]):
         """Compare all that an independent reader finds in the topic with what was written."""
         found = Counter(b" ".join(value.split(b" ")[:4]).decode() for value in values)
         files = [each for each in [*self.files.values()] if each.pipeline == name]

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 
 class Received:
-    def __init__(self) -> None:
+    def __init__(self):
         self.url = ""
         self.points: list[tuple[str, dict[str, str], float]] = []
         """(name, tags, value) in the order of arrival; a counter's value is its sum in the process
@@ -34,7 +33,7 @@ def receiver() -> Iterator[Received]:
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
@@ -42,7 +41,7 @@ def receiver() -> Iterator[Received]:
             self.send_response(200)
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, *_):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -57,7 +56,7 @@ def receiver() -> Iterator[Received]:
         thread.join()
 
 
-def _points(request: Any) -> Iterator[tuple[str, dict[str, str], float]]:
+def _points(request) -> Iterator[tuple[str, dict[str, str], float]]:
     for resource in request.resource_metrics:
         for scope in resource.scope_metrics:
             for metric in scope.metrics:

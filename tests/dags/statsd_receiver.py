@@ -58,7 +58,7 @@ def statsd_receiver() -> Iterator[StatsdReceived]:
         server.bind(("127.0.0.1", 0))
         received = StatsdReceived(server.getsockname()[1])
 
-        def listen() -> None:
+        def listen():
             while packet := server.recv(65536):
                 received.lines += packet.decode().splitlines()
 

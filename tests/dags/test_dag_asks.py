@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dag_world import Config, FakeSpark, bag_of, told
+from dag_world import bag_of, told
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -18,7 +17,7 @@ Gate = Callable[[], tuple[Any, dict[str, Any], list[dict[str, Any]]]]
 
 
 @pytest.fixture
-def gate(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
+def gate(config, tmp_path, monkeypatch):
     """The task, its context with a run whose plan is done, and the questions that reach Airflow."""
     notices = tmp_path / "notices"
     entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
@@ -30,7 +29,7 @@ def gate(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gat
         lambda **request: asked.append(request),
     )
 
-    def made() -> tuple[Any, dict[str, Any], list[dict[str, Any]]]:
+    def made():
         dag = bag_of().dags["web"]
         of_run = {"window_start": FIVE.isoformat(), "window_end": SIX.isoformat(), "run_id": "r"}
         run = of_run | {"request": {}}
@@ -61,9 +60,7 @@ def answer(options: list[str], by: str | None = "olga", reason: str = "a drill")
     }
 
 
-def test_an_open_gate_asks_nobody_and_a_closed_one_asks_with_its_figures(
-    gate: Gate, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_an_open_gate_asks_nobody_and_a_closed_one_asks_with_its_figures(gate, spark, tmp_path):
     from airflow.sdk.exceptions import TaskAwaitingInput
 
     dag, context, asked = gate()
@@ -87,9 +84,7 @@ def test_an_open_gate_asks_nobody_and_a_closed_one_asks_with_its_figures(
     ("option", "skips"),
     [("Skip the failed checks", ["files"]), ("Ship all the same", ["files", "rows"])],
 )
-def test_an_answer_goes_with_every_later_step_and_names_who_and_why(
-    gate: Gate, spark: FakeSpark, option: str, skips: list[str]
-) -> None:
+def test_an_answer_goes_with_every_later_step_and_names_who_and_why(gate, spark, option, skips):
     from airflow.sdk.exceptions import TaskAwaitingInput
 
     spark.script(gate_source=["fail", "ok"])
@@ -113,9 +108,7 @@ def test_an_answer_goes_with_every_later_step_and_names_who_and_why(
         ({"error": "late", "error_type": "timeout"}, "nobody has answered in time"),
     ],
 )
-def test_without_a_yes_the_run_fails_as_it_does_otherwise(
-    gate: Gate, spark: FakeSpark, event: dict[str, Any], says: str
-) -> None:
+def test_without_a_yes_the_run_fails_as_it_does_otherwise(gate, spark, event, says):
     from airflow.sdk.exceptions import TaskAwaitingInput
 
     from shipper_airflow.dags.faults import StepFailed

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dag_world import CLUSTER, Config, bag_of
+from dag_world import CLUSTER, bag_of
 
 from shipper.config import load_pipeline
 from shipper.driver.checks import machine
@@ -20,7 +20,7 @@ from shipper.driver.checks.catalogue import CheckTarget
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 
-def bag() -> Any:
+def bag():
     loaded = bag_of()
     assert {Path(name).name for name in loaded.import_errors} <= {"shipper_faults.py"}, (
         loaded.import_errors
@@ -34,7 +34,7 @@ def faults() -> str:
     return "".join(bag().import_errors.values())
 
 
-def serialized(dag: Any) -> dict[str, Any]:
+def serialized(dag) -> dict[str, Any]:
     from airflow.serialization.serialized_objects import DagSerialization
 
     stored: dict[str, Any] = DagSerialization.serialize_dag(dag)
@@ -42,7 +42,7 @@ def serialized(dag: Any) -> dict[str, Any]:
     return stored
 
 
-def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Config) -> None:
+def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config):
     config.pipeline("web")
     config.pipeline("app")
     config.write(
@@ -60,7 +60,7 @@ def test_a_broken_file_becomes_a_dag_that_says_so_and_harms_no_other(config: Con
     assert faults() == ""
 
 
-def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> None:
+def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config):
     config.pipeline("my_web")
     config.write("pipelines/my web.yaml", "nonsense")
     dags = bag().dags
@@ -68,9 +68,7 @@ def test_a_broken_file_does_not_take_the_place_of_a_pipeline(config: Config) -> 
     assert [name for name, dag in dags.items() if "broken-config" in dag.tags] == ["my_web_broken"]
 
 
-def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(config, monkeypatch):
     config.pipeline("web")
     config.write("clusters/far.yaml", "cluster: far\nbotstrap: x\n")
     config.write("pipelines/app.yaml", "pipeline: app\nsource: logs/\ntopic: t\nclusters: [near]\n")
@@ -80,7 +78,7 @@ def test_a_broken_cluster_breaks_the_pipelines_that_name_it_and_no_other(
     assert bag().dags["web"].task_ids == ["show_faults"]
 
 
-def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config) -> None:
+def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config):
     """A DAG without them would make Airflow remove the tasks of runs in progress and end their
     processes."""
     config.pipeline("web")
@@ -98,9 +96,7 @@ def test_a_pipeline_that_breaks_keeps_its_tasks_and_its_schedule(config: Config)
 
 
 @pytest.mark.parametrize("breaks", ["pipelines/web.yaml", "shipper.yaml"])
-def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(
-    config: Config, breaks: str
-) -> None:
+def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(config, breaks):
     """Its own file says neither when it runs nor where to; and the platform's file can be the one
     that breaks, for all pipelines at once."""
     config.write(
@@ -122,7 +118,7 @@ def test_a_pipeline_that_lives_by_the_platforms_defaults_keeps_its_tasks_too(
     assert serialized(bag().dags["web"]) == serialized(whole)
 
 
-def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config: Config) -> None:
+def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config):
     config.pipeline("web", schedule='{cron: "0 * * * *", start: 2026-11-01, give_up_after: 3h}')
     dag = bag().dags["web"]
     hours = dt.timedelta(hours=3)
@@ -135,7 +131,7 @@ def test_a_run_is_given_up_before_it_holds_up_the_ones_after_it(config: Config) 
     serialized(dag)
 
 
-def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: Config) -> None:
+def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config):
     """By Airflow's own arithmetic of each pause; what a try itself takes comes on top."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.serialization.serialized_objects import DagSerialization
@@ -163,7 +159,7 @@ def test_retries_fit_an_outage_of_half_an_hour_and_some_kills_before_it(config: 
         assert sum(pauses[4:]) >= 30, (task_id, pauses)
 
 
-def test_roles_reach_the_dag(config: Config) -> None:
+def test_roles_reach_the_dag(config):
     config.pipeline(
         "web", more="access_control: {edge-team: [can_read, can_edit], guests: [can_read]}\n"
     )
@@ -175,14 +171,12 @@ def test_roles_reach_the_dag(config: Config) -> None:
     serialized(dag)
 
 
-def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(config, monkeypatch):
     """Such as one with a cron expression that shipper takes and Airflow does not."""
     from airflow.exceptions import AirflowTimetableInvalid
     from airflow.timetables.interval import CronDataIntervalTimetable
 
-    def refuse(timetable: CronDataIntervalTimetable) -> None:
+    def refuse(timetable):
         if timetable.summary == "7 * * * *":
             raise AirflowTimetableInvalid("not at seven")
 
@@ -195,7 +189,7 @@ def test_a_pipeline_that_cannot_be_built_breaks_its_own_dag_only(
     assert "broken-config" not in dags["web"].tags
 
 
-def test_a_parse_costs_little_beside_what_airflow_does(config: Config) -> None:
+def test_a_parse_costs_little_beside_what_airflow_does(config):
     """Every parse has a process of its own: the second file imports no model. The timetable that
     Airflow reads back for each DAG several times at each parse is one object."""
     from airflow.serialization.serialized_objects import DagSerialization
@@ -215,9 +209,7 @@ def test_a_parse_costs_little_beside_what_airflow_does(config: Config) -> None:
     assert web is app
 
 
-def test_a_missing_config_folder_is_one_import_error_and_changes_no_dag(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_config_folder_is_one_import_error_and_changes_no_dag(tmp_path, monkeypatch):
     monkeypatch.setenv("SHIPPER_CONFIG", str(tmp_path / "nowhere"))
     found = bag_of()
     ((file, error),) = found.import_errors.items()
@@ -225,7 +217,7 @@ def test_a_missing_config_folder_is_one_import_error_and_changes_no_dag(
     assert "SHIPPER_CONFIG" in error
 
 
-def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
+def test_a_dag_is_as_the_pipeline_says(config):
     config.pipeline(
         "web",
         schedule='{cron: "0 6 * * *", timezone: Europe/Berlin, start: 2026-11-01, catchup: true}',
@@ -247,9 +239,7 @@ def test_a_dag_is_as_the_pipeline_says(config: Config) -> None:
     serialized(dag)
 
 
-def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(config, monkeypatch):
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
     tasks = bag().dags["web"].task_dict
@@ -263,15 +253,15 @@ def test_ships_take_a_slot_of_their_clusters_pool_and_nothing_else_does(
     assert "pool `to near`" in alone.doc_md
 
 
-def test_what_airflow_stores_does_not_change_from_parse_to_parse(config: Config) -> None:
+def test_what_airflow_stores_does_not_change_from_parse_to_parse(config):
     """A DAG that differs at every parse gets a new version each time."""
     config.pipeline("web")
     assert serialized(bag().dags["web"]) == serialized(bag().dags["web"])
 
 
 def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(
-    config: Config,
-) -> None:
+    config,
+):
     """Airflow's form puts a star at each field whose type lacks "null", and opens the fields
     without a section alone."""
     config.pipeline("web")
@@ -289,9 +279,7 @@ def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thin
     ]  # fmt: skip
 
 
-def test_a_task_parses_its_own_pipeline_only(
-    config: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_parses_its_own_pipeline_only(config, monkeypatch):
     for name in ("web", "app"):
         config.pipeline(name)
     config.write("pipelines/sad.yaml", "pipeline: sad\n")
@@ -301,9 +289,7 @@ def test_a_task_parses_its_own_pipeline_only(
 
 
 @pytest.mark.long
-def test_the_doctor_sees_what_airflow_sees(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_sees_what_airflow_sees(config, tmp_path, monkeypatch):
     """By a Python of its own, with the DAG folder that Airflow is configured with."""
     config.write("clusters/near.yaml", CLUSTER.format(name="near") + "airflow_pool: to near\n")
     config.pipeline("web")
@@ -336,8 +322,8 @@ def test_the_doctor_sees_what_airflow_sees(
 
 
 def test_a_removed_pipeline_keeps_its_tasks_for_a_day_so_that_a_run_on_its_way_ends(
-    config: Config, monkeypatch: pytest.MonkeyPatch, airflow: Path
-) -> None:
+    config, monkeypatch, airflow
+):
     """Airflow ends no run of a DAG that it does not find any more."""
     config.pipeline("web")
     config.pipeline("other")

@@ -43,11 +43,11 @@ def alive(pid: int) -> bool:
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def wait_until_dead(pid: int) -> None:
+def wait_until_dead(pid: int):
     wait_until(lambda: not alive(pid), 20)
 
 
-def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path: Path) -> None:
+def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path):
     lines: list[str] = []
     code = Child(job(tmp_path, "echo out; echo err >&2; printf 'no newline'; exit 3")).run(
         lines.append
@@ -55,13 +55,13 @@ def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path: Path) ->
     assert (code, lines) == (3, ["out", "err", "no newline"])
 
 
-def test_bytes_that_are_no_utf8_do_no_harm(tmp_path: Path) -> None:
+def test_bytes_that_are_no_utf8_do_no_harm(tmp_path):
     lines: list[str] = []
     assert Child(job(tmp_path, r"printf 'a\xffb\n'")).run(lines.append) == 0
     assert lines == ["a�b"]
 
 
-def test_stdin_is_not_the_tasks_own(tmp_path: Path) -> None:
+def test_stdin_is_not_the_tasks_own(tmp_path):
     lines: list[str] = []
     Child(job(tmp_path, "cat; echo done")).run(lines.append)
     assert lines == ["done"]
@@ -71,15 +71,13 @@ class TimeIsUpError(Exception):
     pass
 
 
-def test_whatever_interrupts_the_task_ends_the_whole_process_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "shipper_airflow.dags.step.GRACE_SECONDS", 1.0
     )  # of what is left when the process has ended
     pids: list[int] = []
 
-    def interrupt(line: str) -> None:
+    def interrupt(line):
         pids.append(int(line))
         raise TimeIsUpError
 
@@ -88,7 +86,7 @@ def test_whatever_interrupts_the_task_ends_the_whole_process_group(
     wait_until_dead(pids[0])
 
 
-def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) -> None:
+def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path):
     pids: list[int] = []
     child = Child(job(tmp_path, "sleep 600 & echo $!; wait"))
     before = signal.signal(signal.SIGUSR1, lambda *_: child.ask_to_stop())
@@ -103,15 +101,13 @@ def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path: Path) 
     wait_until_dead(pids[0])
 
 
-def test_a_child_that_ignores_term_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_ignores_term_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("shipper_airflow.dags.step.GRACE_SECONDS", 0.5)
     child = Child(job(tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done"))
     assert child.run(lambda line: child.ask_to_stop()) == -signal.SIGKILL
 
 
-def test_what_a_dead_process_leaves_behind_does_not_outlive_it(tmp_path: Path) -> None:
+def test_what_a_dead_process_leaves_behind_does_not_outlive_it(tmp_path):
     pids: list[int] = []
     child = Child(job(tmp_path, "sleep 600 & echo $!; kill -9 $$"))
     assert child.run(lambda line: pids.append(int(line))) == -signal.SIGKILL

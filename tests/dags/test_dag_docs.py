@@ -34,7 +34,7 @@ def shown(tmp_path: Path, text: str = SPEC) -> str:
     return page(load_pipeline_alone(tmp_path, "web", EVERYTHING), tmp_path)
 
 
-def test_the_file_is_shown_as_written_with_references_and_without_secrets(tmp_path: Path) -> None:
+def test_the_file_is_shown_as_written_with_references_and_without_secrets(tmp_path):
     text = shown(tmp_path)
     assert "# why there is an hour: ``` in a comment" in text
     assert "````yaml" in text
@@ -44,14 +44,14 @@ def test_the_file_is_shown_as_written_with_references_and_without_secrets(tmp_pa
     assert text.count("***") == 2
 
 
-def test_a_file_whose_secrets_cannot_be_told_from_the_rest_is_not_shown(tmp_path: Path) -> None:
+def test_a_file_whose_secrets_cannot_be_told_from_the_rest_is_not_shown(tmp_path):
     folded = SPEC.replace("canary-key", '"canary-\\x6bey"')
     text = shown(tmp_path, folded)
     assert "canary" not in text
     assert "The file is not shown" in text
 
 
-def test_limits_of_checks_are_shown_with_their_units(tmp_path: Path) -> None:
+def test_limits_of_checks_are_shown_with_their_units(tmp_path):
     checks = "[{check: freshness, max_age: 90m}, {check: total_bytes, min: 2MB}]"
     text = shown(tmp_path, SPEC.replace("[{check: rows, min: 5}", f"{checks[:-1]}"))
     assert "`freshness`: `max_age 1h30m`" in text

@@ -5,11 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from dag_world import Config, told
@@ -34,13 +32,13 @@ NOTIFIER = "file_notifier.FileNotifier"
 
 
 @pytest.fixture
-def notices(tmp_path: Path) -> Path:
+def notices(tmp_path):
     return tmp_path / "notices"
 
 
 @pytest.fixture
-def notify(config: Config, notices: Path) -> Callable[..., None]:
-    def write(*on: list[str], notifier: str = NOTIFIER) -> None:
+def notify(config, notices):
+    def write(*on, notifier=NOTIFIER):
         entries = [
             {"on": each, "notifier": notifier, "with": {"path": f"{notices}{n or ''}"}}
             for n, each in enumerate(on)
@@ -57,7 +55,7 @@ class Runs:
 
     def __init__(
         self, config: Config, uri: str, began: dt.datetime = SIX - HOUR, name: str = "web"
-    ) -> None:
+    ):
         """``began``: the schedule's first run."""
         self.config, self.uri, self.name = config, uri, name
         beginnings(uri, name, ("near", "far"), Window(SIX - HOUR, SIX), None, began=began)
@@ -72,7 +70,7 @@ class Runs:
         run_id: str = "run",
         committed: dt.timedelta | None = None,
         empty: bool = False,
-    ) -> None:
+    ):
         """A run over the hour before ``end``, that began then or hours later; ``fault``: why near
         got nothing; ``committed``: how long after that hour the last record was; ``empty``: there
         was none."""
@@ -125,14 +123,12 @@ class Runs:
 
 
 @pytest.fixture
-def runs(config: Config, notify: Callable[..., None]) -> Runs:
+def runs(config, notify):
     notify(["late"])
     return Runs(config, str(config.folder.parent / "runs"))
 
 
-def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(
-    runs: Runs, notices: Path
-) -> None:
+def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(runs, notices):
     runs.end(SIX)
     assert told(notices) == []
     runs.end(SIX + 3 * HOUR)
@@ -155,9 +151,7 @@ def test_a_window_that_nobody_ran_is_told_once_by_the_runs_after_it(
     ]
 
 
-def test_a_gap_is_told_by_the_notice_of_one_run_and_not_by_each_later_one(
-    notify: Callable[..., None], runs: Runs
-) -> None:
+def test_a_gap_is_told_by_the_notice_of_one_run_and_not_by_each_later_one(notify, runs):
     """Whoever hears of runs that end well hears of it with the first."""
     from shipper_airflow.dags.notice import _news
 
@@ -174,8 +168,8 @@ def test_a_gap_is_told_by_the_notice_of_one_run_and_not_by_each_later_one(
 
 
 def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failure(
-    notify: Callable[..., None], notices: Path, runs: Runs
-) -> None:
+    notify, notices, runs
+):
     notify(["late"], ["failure", "late"])
     runs.end(SIX, "ship:near: no broker at x answers")
     assert [notice["event"] for notice in told(notices)] == []
@@ -191,9 +185,7 @@ def test_a_failed_window_is_told_as_late_to_those_who_did_not_hear_of_the_failur
     assert [notice["event"] for notice in told(Path(f"{notices}1"))] == ["failure"]
 
 
-def test_a_notice_that_did_not_arrive_is_tried_again_by_the_next_run(
-    notify: Callable[..., None], notices: Path, runs: Runs
-) -> None:
+def test_a_notice_that_did_not_arrive_is_tried_again_by_the_next_run(notify, notices, runs):
     notify(["late"], notifier="file_notifier.SilentNotifier")
     runs.end(SIX)
     runs.end(SIX + 2 * HOUR)
@@ -204,9 +196,7 @@ def test_a_notice_that_did_not_arrive_is_tried_again_by_the_next_run(
     assert Told(runs.uri, "web").of("late") == {Window(SIX, SIX + HOUR)}
 
 
-def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_them(
-    runs: Runs, notices: Path
-) -> None:
+def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_them(runs, notices):
     """Airflow was away, so no deadline was ever missed: each run of theirs is quick, and hours
     late."""
     for n in range(3):
@@ -219,8 +209,8 @@ def test_windows_that_are_made_up_for_after_an_outage_are_told_by_the_first_of_t
 
 
 def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_its_run_ended(
-    runs: Runs, notices: Path
-) -> None:
+    runs, notices
+):
     runs.end(SIX, scheduled=True, took=HOUR, committed=44 * MINUTE)
     assert told(notices) == []
     runs.end(SIX + HOUR, scheduled=True, took=HOUR, committed=46 * MINUTE)
@@ -228,16 +218,12 @@ def test_a_window_is_late_by_when_its_last_record_was_committed_and_not_by_when_
     assert notice["text"].startswith("web 2026-11-01 06:00–07:00 UTC: Late: delivered 46m after ")
 
 
-def test_a_window_without_records_is_not_late_however_late_it_is_run_again(
-    runs: Runs, notices: Path
-) -> None:
+def test_a_window_without_records_is_not_late_however_late_it_is_run_again(runs, notices):
     runs.end(SIX, scheduled=True, took=5 * HOUR, empty=True)
     assert told(notices) == []
 
 
-def test_a_window_from_before_the_schedules_first_run_is_not_late(
-    config: Config, notify: Callable[..., None], notices: Path
-) -> None:
+def test_a_window_from_before_the_schedules_first_run_is_not_late(config, notify, notices):
     """`schedule.start` in the past, or a backfill over history."""
     notify(["late"])
     runs = Runs(config, str(config.folder.parent / "runs"), began=SIX + 3 * HOUR)
@@ -249,7 +235,7 @@ def test_a_window_from_before_the_schedules_first_run_is_not_late(
     assert notice["text"].startswith("web 2026-11-01 09:00–10:00 UTC: Late: delivered 1h after ")
 
 
-def deadline(config: Config, now: dt.datetime = SIX + 45 * MINUTE, **run: Any) -> None:
+def deadline(config: Config, now: dt.datetime = SIX + 45 * MINUTE, **run):
     """What Airflow calls when the run of five to six has missed its deadline."""
     from shipper_airflow.dags.notice import run_is_late
 
@@ -270,8 +256,8 @@ def deadline(config: Config, now: dt.datetime = SIX + 45 * MINUTE, **run: Any) -
 
 
 def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
-    notify: Callable[..., None], notices: Path, config: Config, runs: Runs
-) -> None:
+    notify, notices, config, runs
+):
     notify(["late"], ["failure"])
     deadline(config)
     deadline(config)
@@ -289,8 +275,8 @@ def test_a_late_run_is_told_once_also_when_it_is_cleared_and_late_again(
 
 
 def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no_notice(
-    notify: Callable[..., None], notices: Path, config: Config, airflow: Path
-) -> None:
+    notify, notices, config, airflow
+):
     from shipper_airflow.dags.build import read_catalog
 
     notify(["late"])
@@ -318,9 +304,7 @@ def test_a_late_run_that_waits_for_another_says_so_and_a_broken_file_swallows_no
         ),
     ],
 )
-def test_a_late_run_says_where_it_stands(
-    near: str | None, says: str, notices: Path, config: Config, runs: Runs
-) -> None:
+def test_a_late_run_says_where_it_stands(near, says, notices, config, runs):
     folder = RunFolder(runs.uri, "web", FIVE_TO_SIX, "20261101T060005-abcdef")
     of_run = common(FIVE_TO_SIX, folder.run_id, SIX + MINUTE)
     folder.write("plan", PlanResult(**of_run))
@@ -337,8 +321,8 @@ def test_a_late_run_says_where_it_stands(
 
 
 def test_a_window_whose_failure_was_told_is_not_told_as_late_to_the_same_people(
-    notify: Callable[..., None], notices: Path, config: Config, runs: Runs
-) -> None:
+    notify, notices, config, runs
+):
     """Its deadline, the next run, and its own later success each find it late."""
     notify(["failure", "late"], ["late"])
     runs.end(SIX, "ship:near: no broker at x answers", scheduled=True)
@@ -352,8 +336,8 @@ def test_a_window_whose_failure_was_told_is_not_told_as_late_to_the_same_people(
 
 
 def test_a_late_run_whose_pipeline_has_no_file_any_more_says_so(
-    notify: Callable[..., None], notices: Path, config: Config, runs: Runs, airflow: Path
-) -> None:
+    notify, notices, config, runs, airflow
+):
     from shipper_airflow.dags.build import read_catalog
 
     notify(["late"])
@@ -368,9 +352,7 @@ def test_a_late_run_whose_pipeline_has_no_file_any_more_says_so(
     assert look_at.endswith("The run is running since 2026-11-01 06:00:04 UTC.")
 
 
-def test_a_late_run_that_holds_up_its_schedule_says_so(
-    config: Config, runs: Runs, notices: Path
-) -> None:
+def test_a_late_run_that_holds_up_its_schedule_says_so(config, runs, notices):
     deadline(config, now=SIX + 4 * HOUR)
     (notice,) = told(notices)
     assert "The schedule stands still: its last run began at 2026-11-01 05:00:00" in notice["text"]
@@ -380,7 +362,7 @@ DEAD = "ship:near: no broker at x answers [SHIP-401]"
 
 
 @pytest.fixture
-def many(config: Config, notices: Path, monkeypatch: pytest.MonkeyPatch) -> list[Runs]:
+def many(config, notices, monkeypatch):
     """Pipelines that have one receiver."""
     entry = {"on": ["failure", "late"], "notifier": NOTIFIER, "with": {"path": str(notices)}}
     uri = str(config.folder.parent / "runs")
@@ -390,14 +372,14 @@ def many(config: Config, notices: Path, monkeypatch: pytest.MonkeyPatch) -> list
     return [Runs(config, uri, name=name) for name in names]
 
 
-def later(monkeypatch: pytest.MonkeyPatch, by: dt.timedelta) -> None:
+def later(monkeypatch: pytest.MonkeyPatch, by: dt.timedelta):
     now = runtime.now()
     monkeypatch.setattr(runtime, "now", lambda: now + by)
 
 
 def test_a_dead_cluster_is_told_at_once_and_then_together_over_all_pipelines(
-    many: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    many, notices, monkeypatch
+):
     for runs in many:
         runs.end(SIX, DEAD)
     (first,) = told(notices)
@@ -420,9 +402,7 @@ def test_a_dead_cluster_is_told_at_once_and_then_together_over_all_pipelines(
     assert len(told(notices)) == 3, "nothing is left to tell"
 
 
-def test_what_waits_is_told_by_whichever_run_ends_next(
-    many: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_is_told_by_whichever_run_ends_next(many, notices, monkeypatch):
     many[0].end(SIX, DEAD)
     many[1].end(SIX, DEAD)
     many[2].end(SIX)
@@ -432,14 +412,12 @@ def test_what_waits_is_told_by_whichever_run_ends_next(
     assert [notice["text"].partition(" ")[0] for notice in told(notices)] == ["web00", "web01"]
 
 
-def test_of_two_that_look_at_once_one_speaks_for_both(
-    many: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_that_look_at_once_one_speaks_for_both(many, notices, monkeypatch):
     from shipper_airflow.dags import together
 
     both, write = threading.Barrier(2, timeout=60), together.write_whole
 
-    def write_and_wait(target: str, content: str) -> None:
+    def write_and_wait(target, content):
         write(target, content)
         if target.endswith(".json"):
             both.wait()
@@ -451,9 +429,7 @@ def test_of_two_that_look_at_once_one_speaks_for_both(
     assert notice["text"].startswith("2 pipelines: 2 notices of one cause\n")
 
 
-def test_a_sender_that_dies_keeps_nobody_silent(
-    many: list[Runs], notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sender_that_dies_keeps_nobody_silent(many, notices, monkeypatch):
     monkeypatch.setattr("file_notifier.FileNotifier.notify", lambda *_: 1 / 0)
     many[0].end(SIX, DEAD)
     monkeypatch.undo()

@@ -8,13 +8,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from dag_world import HOURLY, Config, FakeSpark, bag_of, told
+from dag_world import HOURLY, Config, bag_of, told
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -28,7 +27,7 @@ FIELDS = {
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
+def at_once(monkeypatch, spark):
     monkeypatch.setattr(
         "shipper_airflow.dags.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
     )
@@ -36,12 +35,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> None:
 
 
 @pytest.fixture
-def notices(tmp_path: Path) -> Path:
+def notices(tmp_path):
     return tmp_path / "notices"
 
 
 def entry(
-    path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more: Any
+    path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more
 ) -> dict[str, Any]:
     return {
         "on": list(on) or ["failure"],
@@ -51,24 +50,22 @@ def entry(
 
 
 @pytest.fixture
-def notify(config: Config) -> Callable[..., None]:
-    def write(*entries: dict[str, Any], schedule: str = HOURLY) -> None:
+def notify(config):
+    def write(*entries, schedule=HOURLY):
         config.pipeline("web", schedule, f"notify: {json.dumps(entries)}\n")
 
     return write
 
 
-def dags() -> Any:
+def dags():
     return bag_of().dags
 
 
-def run(**conf: Any) -> Any:
+def run(**conf):
     return dags()["web"].test(logical_date=FIVE, run_conf=conf)
 
 
-def test_failed_run_is_told_with_first_cause_and_links(
-    notify: Callable[..., None], notices: Path, spark: FakeSpark
-) -> None:
+def test_failed_run_is_told_with_first_cause_and_links(notify, notices, spark):
     notify(entry(notices))
     spark.script(ship_near=["fail"], report=["gather"])
     began = dt.datetime.now(dt.UTC)
@@ -112,13 +109,13 @@ def test_failed_run_is_told_with_first_cause_and_links(
     ],
 )
 def test_a_good_run_is_told_once_to_those_who_want_to_hear_it(
-    gate: str,
-    told_to: set[str],
-    title: str,
-    notify: Callable[..., None],
-    notices: Path,
-    spark: FakeSpark,
-) -> None:
+    gate,
+    told_to,
+    title,
+    notify,
+    notices,
+    spark,
+):
     people = {
         "failure": ["failure"],
         "warning": ["warning"],
@@ -140,8 +137,8 @@ def test_a_good_run_is_told_once_to_those_who_want_to_hear_it(
 
 
 def test_a_run_whose_window_was_never_resolved_is_told_with_its_window_and_the_words_of_that_task(
-    notify: Callable[..., None], notices: Path
-) -> None:
+    notify, notices
+):
     """What an error quotes is no template."""
     notify(entry(notices, fields=FIELDS))
     asked = {"window_start": "2026-10-01T00:00:00Z", "window_end": "2026-10-02T00:00:00Z"}
@@ -155,8 +152,8 @@ def test_a_run_whose_window_was_never_resolved_is_told_with_its_window_and_the_w
 
 
 def test_a_run_without_any_window_is_told_in_the_words_of_the_task_that_looked_for_one(
-    notify: Callable[..., None], notices: Path
-) -> None:
+    notify, notices
+):
     notify(entry(notices, fields=FIELDS))
     assert (
         dags()["web"]
@@ -171,8 +168,8 @@ def test_a_run_without_any_window_is_told_in_the_words_of_the_task_that_looked_f
 
 @pytest.mark.long
 def test_pipelines_that_fail_of_one_dead_cluster_are_told_by_the_first_of_them(
-    config: Config, notices: Path, spark: FakeSpark
-) -> None:
+    config, notices, spark
+):
     for name in ("web", "app", "db"):
         config.pipeline(name, HOURLY, f"notify: {json.dumps([entry(notices)])}\n")
     spark.script(ship_near=["dead", "dead", "dead"], report=["gather"])
@@ -184,9 +181,7 @@ def test_pipelines_that_fail_of_one_dead_cluster_are_told_by_the_first_of_them(
 
 
 @pytest.mark.long
-def test_a_window_that_fails_again_in_the_same_way_is_told_once(
-    notify: Callable[..., None], notices: Path, spark: FakeSpark
-) -> None:
+def test_a_window_that_fails_again_in_the_same_way_is_told_once(notify, notices, spark):
     notify(entry(notices, "failure", "success", fields=FIELDS))
     for script, told_then in (
         ({"ship_near": ["usage"]}, ["failure"]),
@@ -201,9 +196,7 @@ def test_a_window_that_fails_again_in_the_same_way_is_told_once(
         assert [notice["event"] for notice in told(notices)[before:]] == told_then, script
 
 
-def test_report_that_died_is_told_without_its_words(
-    notify: Callable[..., None], notices: Path, spark: FakeSpark
-) -> None:
+def test_report_that_died_is_told_without_its_words(notify, notices, spark):
     notify(entry(notices))
     spark.script(report=["killed"])
     run()
@@ -211,9 +204,7 @@ def test_report_that_died_is_told_without_its_words(
     assert notice["text"].startswith(f"web {WINDOW}: Failed\nFirst cause: report was killed")
 
 
-def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_says(
-    notify: Callable[..., None], notices: Path
-) -> None:
+def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_says(notify, notices):
     """Then the DAG processor calls the callback: without an exception, after the report may have
     been written."""
     from shipper_airflow.dags.notice import RunEnded
@@ -232,7 +223,7 @@ def test_report_task_that_airflow_found_dead_is_a_failure_whatever_its_report_sa
     class Task:
         log_url = "http://airflow/dags/web/runs/r/tasks/report"
 
-        def xcom_pull(self, task_ids: str, key: str) -> dict[str, str]:
+        def xcom_pull(self, task_ids, key):
             assert (task_ids, key) == ("resolve_window", "return_value")
             return {**window, "run_id": folder.name}
 
@@ -270,7 +261,7 @@ WRONG = [
 ]
 
 
-def test_wrong_notifiers_break_their_own_pipelines_and_no_other(config: Config) -> None:
+def test_wrong_notifiers_break_their_own_pipelines_and_no_other(config):
     faults = []
     for number, (notifier, arguments, says) in enumerate(WRONG):
         notify = json.dumps([{"notifier": notifier, "with": arguments}])
@@ -312,8 +303,8 @@ def validate(
 
 
 def test_validate_without_airflow_says_that_it_checked_no_notifier(
-    config: Config, notify: Callable[..., None], notices: Path, tmp_path: Path
-) -> None:
+    config, notify, notices, tmp_path
+):
     notify(entry(notices, notifier="file_notifier.NoSuchNotifier"))
     hidden = tmp_path / "without" / "sitecustomize.py"
     hidden.parent.mkdir()
@@ -326,12 +317,10 @@ def test_validate_without_airflow_says_that_it_checked_no_notifier(
     )
 
 
-def test_parsing_makes_no_notifier(
-    notify: Callable[..., None], notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parsing_makes_no_notifier(notify, notices, monkeypatch):
     import file_notifier
 
-    def reaches_out(self: object, **_: object) -> None:
+    def reaches_out(self, **_):
         raise AssertionError("made while parsing")
 
     monkeypatch.setattr(file_notifier.FileNotifier, "__init__", reaches_out)
@@ -342,9 +331,7 @@ def test_parsing_makes_no_notifier(
 LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
 
 
-def test_deadline_survives_serialisation_and_counts_from_the_windows_end(
-    notify: Callable[..., None], notices: Path
-) -> None:
+def test_deadline_survives_serialisation_and_counts_from_the_windows_end(notify, notices):
     from airflow.serialization.serialized_objects import DagSerialization
 
     notify(entry(notices, "late"), schedule=LATE)
@@ -392,8 +379,8 @@ def deadlines(alert: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_failure_that_is_tried_again_for_ten_minutes_is_told_once(
-    config: Config, spark: FakeSpark, notices: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    config, spark, notices, monkeypatch
+):
     """Also if another step of the run comes to it; and that no retry is left is told besides."""
     again = {"retries": 6, "retry_delay": dt.timedelta(0)}
     monkeypatch.setattr("shipper_airflow.dags.build.RETRIES", again)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ COMMON: dict[str, Any] = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(tmp_path):
     return RunFolder(str(tmp_path), "web", Window(NOON, NOON + dt.timedelta(hours=1)), "r1")
 
 
@@ -35,25 +34,25 @@ def failed(message: str) -> dict[str, Any]:
     return {**COMMON, "status": "failed", "error": message}
 
 
-def test_success_needs_exit_code_and_result(folder: RunFolder) -> None:
+def test_success_needs_exit_code_and_result(folder):
     assert failure_of("plan", 0, PlanResult(**COMMON), folder) is None
     missing = failure_of("plan", 0, None, folder)
     assert missing is not None
     assert folder.uri in missing.message
 
 
-def test_the_steps_own_words_are_the_message(folder: RunFolder) -> None:
+def test_the_steps_own_words_are_the_message(folder):
     failure = failure_of("plan", 1, PlanResult(**failed("no file in s3a://logs")), folder)
     assert failure is not None
     assert failure.message == "no file in s3a://logs"
     assert not failure.final
 
 
-def test_a_failed_result_is_a_failure_whatever_the_exit_code(folder: RunFolder) -> None:
+def test_a_failed_result_is_a_failure_whatever_the_exit_code(folder):
     assert failure_of("plan", 0, PlanResult(**failed("no")), folder) is not None
 
 
-def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder) -> None:
+def test_a_report_that_was_written_is_no_failure_of_the_report(folder):
     """What failed is red already, and fails the run: one cause is one red task."""
     assert (
         failure_of(
@@ -75,9 +74,7 @@ def test_a_report_that_was_written_is_no_failure_of_the_report(folder: RunFolder
         ("gate_delivery:near", 1, False, False),
     ],
 )
-def test_the_step_itself_says_whether_a_retry_may_help(
-    folder: RunFolder, step: str, code: int, says: bool, final: bool
-) -> None:
+def test_the_step_itself_says_whether_a_retry_may_help(folder, step, code, says, final):
     failure = failure_of(step, code, GateResult(step=step, **failed("closed"), final=says), folder)
     assert failure is not None
     assert failure.final is final
@@ -89,16 +86,14 @@ def test_the_step_itself_says_whether_a_retry_may_help(
 @pytest.mark.parametrize(
     ("code", "says"), [(-9, "memory"), (-15, "stopped"), (143, "stopped"), (1, "exit code 1")]
 )
-def test_an_end_without_a_result_is_explained_and_may_be_tried_again(
-    folder: RunFolder, step: str, code: int, says: str
-) -> None:
+def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder, step, code, says):
     failure = failure_of(step, code, None, folder)
     assert failure is not None
     assert says in failure.message
     assert not failure.final
 
 
-def test_what_it_said_last_is_why_it_left_no_result(folder: RunFolder) -> None:
+def test_what_it_said_last_is_why_it_left_no_result(folder):
     """A configuration that is broken when the step begins, which no step has read yet."""
     failure = failure_of(
         "plan", 2, None, folder, "config/pipelines/web.yaml:9:3: a value is missing"
@@ -110,13 +105,13 @@ def test_what_it_said_last_is_why_it_left_no_result(folder: RunFolder) -> None:
     )
 
 
-def test_a_result_of_an_earlier_attempt_is_none(folder: RunFolder) -> None:
+def test_a_result_of_an_earlier_attempt_is_none(folder):
     folder.write("plan", PlanResult(**failed("the first attempt's trouble")))
     assert result_of(folder, "plan", since=NOON + dt.timedelta(seconds=1)) is None
     assert result_of(folder, "plan", since=NOON) is not None
 
 
-def test_a_result_of_another_run_is_refused(folder: RunFolder) -> None:
+def test_a_result_of_another_run_is_refused(folder):
     folder.write("plan", PlanResult(**{**COMMON, "run_id": "r0"}))
     with pytest.raises(StepResultError, match="r0"):
         result_of(folder, "plan", since=NOON)

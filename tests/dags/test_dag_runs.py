@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from dag_world import Config, FakeSpark, bag_of, told
+from dag_world import bag_of, told
 
 from shipper.config.pipeline import Pipeline
 from tests.waiting import slowness, wait_until
@@ -26,26 +26,26 @@ ALL = {
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
+def at_once(monkeypatch, config):
     monkeypatch.setattr(
         "shipper_airflow.dags.build.RETRIES", {"retries": 2, "retry_delay": dt.timedelta(0)}
     )
     config.pipeline("web")
 
 
-def parsed(dag_id: str = "web") -> Any:
+def parsed(dag_id: str = "web"):
     return bag_of().dags[dag_id]
 
 
-def run(logical_date: dt.datetime | None = FIVE, dag_id: str = "web", **conf: Any) -> Any:
+def run(logical_date: dt.datetime | None = FIVE, dag_id: str = "web", **conf):
     return parsed(dag_id).test(logical_date=logical_date, run_conf=conf)
 
 
-def states(dag_run: Any) -> dict[str, str]:
+def states(dag_run) -> dict[str, str]:
     return {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}
 
 
-def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
+def test_a_run_ships_its_data_interval_step_by_step(spark):
     """All clusters, as the form has them, are none in particular."""
     dag_run = run(clusters=["near", "far"], plan_only=False, rate_limit=None, skip_checks=[])
     assert dag_run.state == "success"
@@ -72,8 +72,8 @@ def test_a_run_ships_its_data_interval_step_by_step(spark: FakeSpark) -> None:
 
 
 def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
-    config: Config, spark: FakeSpark, airflow: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    config, spark, airflow, monkeypatch
+):
     """Also when whoever parses the DAG knows none of them."""
     references = (
         "{sasl.password: '${NEAR_PASSWORD}', sasl.username: '${airflow:kafka.near.login}', "
@@ -107,9 +107,7 @@ def test_a_step_gets_its_own_secrets_and_no_others_and_airflow_keeps_none(
     assert [str(path) for path in kept if b"canary-" in path.read_bytes()] == []
 
 
-def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave_it(
-    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave_it(spark, capsys):
     dag_run = run(
         window_start="2026-10-01T00:00:00Z",
         window_end="2026-10-03T12:00:00+02:00",
@@ -134,7 +132,7 @@ def test_what_a_run_is_asked_for_reaches_every_step_with_the_reason_and_who_gave
     )
 
 
-def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship() -> None:
+def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship():
     from airflow.sdk.api.datamodels._generated import DagRun as Seen
 
     from shipper_airflow.dags.task_operators import reship_of
@@ -156,9 +154,7 @@ def test_a_reship_that_is_cleared_as_a_whole_is_the_same_reship() -> None:
     )
 
 
-def test_what_nobody_can_have_meant_is_refused(
-    spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_nobody_can_have_meant_is_refused(spark, capsys):
     dag_run = run(windw_start="2026-10-01T00:00:00Z")
     assert dag_run.state == "failed"
     assert spark.calls == []
@@ -169,9 +165,7 @@ def test_what_nobody_can_have_meant_is_refused(
 
 
 @pytest.mark.long
-def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
-    config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_that_hangs_is_stopped_and_the_report_says_so(config, spark, capsys):
     config.pipeline(
         "web",
         schedule=f'{{cron: "0 * * * *", start: 2026-11-01, give_up_after: {12 * slowness():.0f}s}}',
@@ -187,8 +181,8 @@ def test_a_step_that_hangs_is_stopped_and_the_report_says_so(
 
 
 def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(
-    config: Config, spark: FakeSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
+    config, spark, capsys
+):
     parsed()
     config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
     dag_run = run()
@@ -210,7 +204,7 @@ def test_a_task_that_begins_while_the_file_is_broken_fails_with_what_is_wrong(
         },
     ],
 )
-def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf: dict[str, Any]) -> None:
+def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf):
     from airflow.sdk.exceptions import ParamValidationError
 
     dag = parsed()
@@ -219,8 +213,8 @@ def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf: dict[str, 
 
 
 def test_a_run_of_a_pipeline_without_schedule_is_refused_without_its_window(
-    config: Config,
-) -> None:
+    config,
+):
     from airflow.sdk.exceptions import ParamValidationError
 
     file = config.folder / "pipelines" / "web.yaml"
@@ -232,7 +226,7 @@ def test_a_run_of_a_pipeline_without_schedule_is_refused_without_its_window(
     assert params.validate()["plan_only"] is False
 
 
-def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark: FakeSpark) -> None:
+def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark):
     dag_run = run(clusters=["far"])
     assert dag_run.state == "success"
     skipped = {"to_near.ship": "skipped", "to_near.gate_delivery": "skipped"}
@@ -241,9 +235,7 @@ def test_a_run_for_some_clusters_skips_the_tasks_of_the_others(spark: FakeSpark)
     assert {tuple(call["clusters"]) for call in spark.calls} == {("far",)}
 
 
-def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(
-    spark: FakeSpark, config: Config
-) -> None:
+def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(spark, config):
     dag_run = run(plan_only=True)
     assert dag_run.state == "success"
     found = states(dag_run)
@@ -260,13 +252,11 @@ def test_a_dry_run_plans_and_reports_where_nobody_takes_it_for_a_run(
     assert [path.name for path in runs.iterdir()] == ["_dry_runs"]
 
 
-def test_a_step_refuses_a_run_whose_first_task_was_of_another_version(
-    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_refuses_a_run_whose_first_task_was_of_another_version(spark, monkeypatch):
     """A dry run that is under way during an upgrade must not ship."""
     from shipper_airflow.dags import task_operators
 
-    def before(self: Any, *_: Any) -> dict[str, Any]:
+    def before(self, *_):
         of_run = {"window_start": "2026-11-01T05:00:00Z", "window_end": "2026-11-01T06:00:00Z"}
         return of_run | {"run_id": "r1", "plan_only": True, "began": "2026-11-01T06:00:00Z"}
 
@@ -278,8 +268,8 @@ def test_a_step_refuses_a_run_whose_first_task_was_of_another_version(
 
 
 def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(
-    spark: FakeSpark,
-) -> None:
+    spark,
+):
     spark.script(ship_near=["fail"])
     dag_run = run()
     assert dag_run.state == "failed"
@@ -293,12 +283,10 @@ def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(
     assert spark.steps.count("report") == 1
 
 
-def test_every_task_survives_a_kill_and_a_metrics_backend_that_is_away(
-    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_task_survives_a_kill_and_a_metrics_backend_that_is_away(spark, monkeypatch):
     from airflow.sdk.observability import stats
 
-    def away(*_: object, **__: object) -> None:
+    def away(*_, **__):
         raise OSError("no route to host")
 
     monkeypatch.setattr(stats, "incr", away)
@@ -310,8 +298,8 @@ def test_every_task_survives_a_kill_and_a_metrics_backend_that_is_away(
 
 
 def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_settled(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     from airflow.sdk.exceptions import AirflowRescheduleException
 
     from shipper_airflow.dags.task_operators import ResolveWindow
@@ -322,10 +310,10 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
     )
     task = ResolveWindow(task_id="resolve_window", pipeline=pipeline, config_dir=Path("config"))
 
-    def resolved(end: dt.datetime, **params: str) -> dict[str, Any]:
+    def resolved(end, **params):
         interval = {"data_interval_start": end - hour, "data_interval_end": end}
         run: Any = SimpleNamespace(conf=params, dag_id="web", **interval)
-        return task.execute({"params": params, "dag_run": run, "run_id": "r"})  # type: ignore[typeddict-item]
+        return task.execute({"params": params, "dag_run": run, "run_id": "r"})
 
     end = now - dt.timedelta(minutes=7)
     with pytest.raises(AirflowRescheduleException) as waits:
@@ -342,8 +330,8 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
 
 
 def test_a_closed_source_gate_ships_nothing_and_each_task_says_why_and_leads_to_report_and_window(
-    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    spark, monkeypatch, capsys
+):
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -379,8 +367,8 @@ def test_a_closed_source_gate_ships_nothing_and_each_task_says_why_and_leads_to_
 
 
 def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_asset_event(
-    spark: FakeSpark,
-) -> None:
+    spark,
+):
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -410,9 +398,7 @@ def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_
     ]
 
 
-def test_a_run_in_one_task_does_tells_and_announces_the_same(
-    config: Config, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_a_run_in_one_task_does_tells_and_announces_the_same(config, spark, tmp_path):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime as dt
 from copy import deepcopy
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -30,7 +29,7 @@ THIS_HOUR = NOW.replace(minute=0)
 
 
 @pytest.fixture(autouse=True)
-def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> None:
+def at_a_quarter_to_seven(monkeypatch, airflow):
     monkeypatch.setattr("shipper_airflow.timetable._now", lambda: pendulum.instance(NOW))
 
 
@@ -38,7 +37,7 @@ def at_a_quarter_to_seven(monkeypatch: pytest.MonkeyPatch, airflow: Path) -> Non
 _STORED: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-def stored_dag(config: Config, schedule: str, name: str = "web") -> Any:
+def stored_dag(config: Config, schedule: str, name: str = "web"):
     """The DAG as the scheduler has it."""
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -86,9 +85,7 @@ def upcoming(
         '{cron: "0 * * * *", catchup: false}',
     ],
 )
-def test_a_run_begins_when_the_files_of_its_window_have_settled(
-    config: Config, schedule: str
-) -> None:
+def test_a_run_begins_when_the_files_of_its_window_have_settled(config, schedule):
     """By the default of `source.settle`, ten minutes. So no task has to wait."""
     due, next_one = upcoming(config, schedule, last_end=THIS_HOUR - HOUR)
     assert (due.data_interval.end, due.run_after) == (THIS_HOUR, THIS_HOUR + SETTLE)
@@ -100,8 +97,8 @@ def test_a_run_begins_when_the_files_of_its_window_have_settled(
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
 def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_them(
-    config: Config, schedule: str
-) -> None:
+    config, schedule
+):
     """Airflow names its runs by the moment after which they begin."""
     dag = stored_dag(config, schedule)
     found = list(dag.iter_dagrun_infos_between(THIS_HOUR - 3 * HOUR, THIS_HOUR - 2 * HOUR))
@@ -112,9 +109,7 @@ def test_a_backfill_is_named_by_the_ends_of_its_windows_and_does_not_wait_for_th
     )
 
 
-def keep_runs(
-    session: Any, first: dt.datetime, runs: list[tuple[int, Any]], name: str = "web"
-) -> None:
+def keep_runs(session, first: dt.datetime, runs: list[tuple[int, Any]], name: str = "web"):
     """Keep runs over the hours that begin so many hours after ``first``."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.types import DagRunTriggeredByType
@@ -143,8 +138,8 @@ def keep_runs(
     ids=["none", "ahead", "next to it", "with a hole", "behind"],
 )
 def test_other_runs_ahead_of_a_schedule_that_is_held_up_leave_no_window_out(
-    config: Config, schedule: str, kind: str, others: list[int], goes_on_at: int
-) -> None:
+    config, schedule, kind, others, goes_on_at
+):
     """Airflow goes on behind the latest run of a schedule or a backfill, and never passes a tick
     that a manual run has."""
     from airflow.dag_processing.collection import _RunInfo
@@ -179,8 +174,8 @@ def test_other_runs_ahead_of_a_schedule_that_is_held_up_leave_no_window_out(
     ids=["the first", "the latest", "after a skip", "the one under way", "of the future"],
 )
 def test_a_tick_whose_logical_date_is_taken_is_passed_over(
-    config: Config, schedule: str, last: int | None, taken: list[int], goes_on_at: int
-) -> None:
+    config, schedule, last, taken, goes_on_at
+):
     """The scheduler asks for the run after the one that it meets in its way. The timetable looks
     in the database by a session of its own, so what stands there has a name that no other test
     has, and is removed."""
@@ -213,9 +208,7 @@ def test_a_tick_whose_logical_date_is_taken_is_passed_over(
 
 
 @pytest.mark.parametrize("schedule", ['"* * * * *"', '{cron: "* * * * *", catchup: false}'])
-def test_windows_that_are_shorter_than_settle_are_run_as_well(
-    config: Config, schedule: str
-) -> None:
+def test_windows_that_are_shorter_than_settle_are_run_as_well(config, schedule):
     """Airflow computes the next run anew at each parse: each time, one must be due."""
     settled = NOW - SETTLE
     first, second = upcoming(config, schedule, last_end=None, width=MINUTE)
@@ -226,9 +219,7 @@ def test_windows_that_are_shorter_than_settle_are_run_as_well(
 
 
 @pytest.mark.parametrize("schedule", ['"0 * * * *"', '{cron: "0 * * * *", start: 2026-01-01}'])
-def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(
-    config: Config, schedule: str
-) -> None:
+def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(config, schedule):
     due = runs_due(config, schedule, last_end=THIS_HOUR - 6 * HOUR)
     assert due == [(THIS_HOUR - n * HOUR, THIS_HOUR - (n - 1) * HOUR) for n in range(6, 0, -1)]
 
@@ -242,9 +233,7 @@ def test_after_an_outage_of_six_hours_six_windows_are_run_in_order(
     ],
     ids=["no start", "from the start on", "without catchup"],
 )
-def test_which_closed_windows_are_due_at_first(
-    config: Config, schedule: str, last_end: dt.datetime | None, windows: int
-) -> None:
+def test_which_closed_windows_are_due_at_first(config, schedule, last_end, windows):
     due = runs_due(config, schedule, last_end)
     assert due == [
         (THIS_HOUR - n * HOUR, THIS_HOUR - (n - 1) * HOUR) for n in range(windows, 0, -1)
@@ -254,16 +243,14 @@ def test_which_closed_windows_are_due_at_first(
 @pytest.mark.parametrize(
     ("behind", "windows"), [(1, [1]), (6, [6]), (30, [24, 6])], ids=["no", "6 hours", "a day"]
 )
-def test_windows_that_are_behind_are_taken_together_up_to_a_day(
-    config: Config, behind: int, windows: list[int]
-) -> None:
+def test_windows_that_are_behind_are_taken_together_up_to_a_day(config, behind, windows):
     together = '{cron: "0 * * * *", catchup: together}'
     due = runs_due(config, together, last_end=THIS_HOUR - behind * HOUR)
     assert [(end - start).total_seconds() / 3600 for start, end in due] == windows
     assert due[-1][1] == THIS_HOUR
 
 
-def test_a_run_over_windows_together_is_followed_by_the_window_behind_them(config: Config) -> None:
+def test_a_run_over_windows_together_is_followed_by_the_window_behind_them(config):
     """The scheduler asks with the run that it has just made, whose logical date is still the next
     one of the DAG."""
     from airflow.models.dag import DagModel
@@ -296,8 +283,8 @@ BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("night", ["2026-03-29", "2026-10-25"])
 def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twice(
-    config: Config, night: str, start: str
-) -> None:
+    config, night, start
+):
     before = dt.datetime.fromisoformat(f"{night}T00:00Z") - 10 * HOUR
     due = runs_due(config, f"{{{BERLIN.format(cron='0 * * * *')}{start}}}", last_end=before)
     assert due[:48] == [(before + n * HOUR, before + (n + 1) * HOUR) for n in range(48)]
@@ -308,9 +295,7 @@ def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twic
     ("night", "hours"), [("2026-03-29", [24, 23, 24]), ("2026-10-25", [24, 25, 24])]
 )
 @pytest.mark.parametrize("at", [dt.time(0), dt.time(2, 30)])
-def test_a_day_is_as_long_as_it_is_there(
-    config: Config, night: str, hours: list[int], at: dt.time, start: str
-) -> None:
+def test_a_day_is_as_long_as_it_is_there(config, night, hours, at, start):
     """Also where it begins at half past two, which is not there in spring and there twice in
     autumn."""
     zone = ZoneInfo("Europe/Berlin")
@@ -333,8 +318,8 @@ def test_a_day_is_as_long_as_it_is_there(
 @pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 0 * * *", "30 2 * * *"])
 def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(
-    config: Config, cron: str, start: str
-) -> None:
+    config, cron, start
+):
     """Every half hour of both days on which clocks are changed, and of those around them."""
     timetable = stored_dag(config, f"{{{BERLIN.format(cron=cron)}{start}}}").timetable
     of = Schedule(cron=cron, timezone="Europe/Berlin")
@@ -348,7 +333,7 @@ def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one
             assert ours == window_of_run(of, 0, run), moment
 
 
-def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config: Config) -> None:
+def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config):
     """As it does in a scheduled run and in a backfill."""
     found = stored_dag(config, '"0 * * * *"').timetable.infer_manual_data_interval(
         run_after=pendulum.instance(THIS_HOUR)
@@ -358,9 +343,7 @@ def test_a_logical_date_on_a_tick_names_the_window_that_begins_there(config: Con
 
 @pytest.mark.parametrize("minutes", MINUTES)
 @pytest.mark.parametrize("hours", HOURS)
-def test_away_from_changes_of_clocks_windows_are_those_of_airflows_own_cron(
-    minutes: str, hours: str
-) -> None:
+def test_away_from_changes_of_clocks_windows_are_those_of_airflows_own_cron(minutes, hours):
     from airflow.timetables.interval import CronDataIntervalTimetable
 
     cron = f"{minutes} {hours} * * *"
@@ -385,9 +368,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("night", [(zone, day) for zone in CHANGES for day in CHANGES[zone]])
 @pytest.mark.parametrize("minutes", MINUTES)
-def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(
-    minutes: str, night: tuple[str, str]
-) -> None:
+def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(minutes, night):
     from airflow.timetables.base import DataInterval, TimeRestriction
 
     from shipper_airflow.timetable import Windows
@@ -410,9 +391,7 @@ def test_around_a_change_of_clocks_the_scheduler_makes_each_window_of_the_ticks(
 
 @pytest.mark.parametrize("cron", ["0 2 * * *", "30 2 * * *", "15 1-3 * * *", "0 0,2,3 * * *"])
 @pytest.mark.parametrize("kind", ["without catchup", "no start, first run"])
-def test_on_the_day_of_a_change_the_latest_settled_window_is_due(
-    cron: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_the_day_of_a_change_the_latest_settled_window_is_due(cron, kind, monkeypatch):
     from airflow.timetables.base import TimeRestriction
 
     from shipper_airflow.timetable import Windows

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,7 +30,7 @@ ROLES = {
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path, monkeypatch):
     world = World(tmp_path)
     for name in ("web", "audit"):
         world.pipeline(name)
@@ -43,7 +42,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture(scope="module")
-def client(airflow: Path) -> Iterator[Any]:
+def client(airflow):
     """Of Airflow's own app, with the plugin as it is installed. Each request looks up the
     configuration."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
@@ -58,7 +57,7 @@ def client(airflow: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def ask(client: Any, world: World) -> Iterator[Callable[..., Any]]:
+def ask(client, world):
     """``ask(person, path)`` with the cookie that a login gives."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -74,14 +73,14 @@ def ask(client: Any, world: World) -> Iterator[Callable[..., Any]]:
             session.merge(DagModel(dag_id=name, bundle_name="dags-folder"))
 
     def asked(
-        person: str | None,
-        path: str,
-        below: str = "/shipper",
-        body: Any = None,
-        headers: Any = None,
-        method: str = "",
-        **query: str,
-    ) -> Any:
+        person,
+        path,
+        below="/shipper",
+        body=None,
+        headers=None,
+        method="",
+        **query,
+    ):
         client.cookies.clear()
         if person:
             token = get_auth_manager().generate_jwt(
@@ -115,7 +114,7 @@ def open_window(
     return answer.status_code, Page(answer.text)
 
 
-def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) -> None:
+def test_each_person_sees_what_airflow_lets_them_see(ask):
     report = f"report/audit/{FOLDER}/r1"
     for path, query in (
         ("shipments", {}),
@@ -168,8 +167,8 @@ def test_each_person_sees_what_airflow_lets_them_see(ask: Callable[..., Any]) ->
 
 
 def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(
-    ask: Callable[..., Any],
-) -> None:
+    ask,
+):
     query = {"dag_id": "web", "window": f"web {WINDOW}"}
     for path, asked in (("shipments", query), (f"report/web/{FOLDER}/r1", {})):
         answer = ask(None, path, headers={"accept": "text/html,*/*;q=0.8"}, **asked)
@@ -186,7 +185,7 @@ def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(
     assert ask(None, "shipments").status_code == 401, "a script gets no page instead"
 
 
-def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..., Any]) -> None:
+def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask):
     """The page says so beforehand; and what a button sends is refused by Airflow itself."""
     window = {"window_start": "2026-11-01T00:00:00Z", "window_end": "2026-11-01T01:00:00Z"}
     run, stretch = (
@@ -215,9 +214,7 @@ def test_the_buttons_are_for_those_whom_airflow_lets_start_runs(ask: Callable[..
     assert ask("web_only", "shipments", part="panel", list="audit").status_code == 403
 
 
-def test_who_may_start_runs_may_say_that_nothing_will_come(
-    ask: Callable[..., Any], world: World
-) -> None:
+def test_who_may_start_runs_may_say_that_nothing_will_come(ask, world):
     body = {"pipeline": "web", "window": WINDOW, "reason": "the host was down"}
     for person in (None, "viewer", "web_only"):
         assert ask(person, "accept", body=body).status_code in (401, 403), person
@@ -246,7 +243,7 @@ def airflow_views() -> list[dict[str, Any]]:
     ]
 
 
-def test_a_broken_platform_file_is_named(ask: Callable[..., Any], world: World) -> None:
+def test_a_broken_platform_file_is_named(ask, world):
     world.write("shipper.yaml", "indx: here\n")
     found = ask("viewer", "shipments")
     assert (found.status_code, "shipper.yaml:1" in found.text) == (503, True)
@@ -254,8 +251,8 @@ def test_a_broken_platform_file_is_named(ask: Callable[..., Any], world: World) 
 
 @pytest.mark.parametrize(("person", "status"), [("viewer", 403), ("user", 404)])
 def test_a_closed_gate_is_answered_by_those_alone_whom_airflow_lets_change_tasks(
-    ask: Callable[..., Any], person: str, status: int
-) -> None:
+    ask, person, status
+):
     """Whoever may, hears that no such task waits."""
     of_gate = "dags/web/dagRuns/x/taskInstances/gate_source/-1/hitlDetails"
     answer = {"chosen_options": ["Ship all the same"], "params_input": {"reason": "a drill"}}
@@ -263,16 +260,14 @@ def test_a_closed_gate_is_answered_by_those_alone_whom_airflow_lets_change_tasks
     assert answered.status_code == status, answered.text
 
 
-def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
-    ask: Callable[..., Any], world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(ask, world, monkeypatch):
     """Runs leave their records in runs_uri, and there is no command to run. Whoever is the first
     to look is not told that nothing was ever scheduled."""
     monkeypatch.setattr("shipper_airflow.shipments._PATIENCE_SECONDS", 300)
     world.index.unlink()
     world.report(1, "r1")
 
-    def seen() -> bool:
+    def seen():
         page = ask("viewer", "shipments", **END)
         assert page.status_code == 200
         shown = {said["data-state"]: words for words, said in Page(page.text).links
@@ -290,7 +285,7 @@ def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(
     assert (found.status_code, "cannot be used" in found.text) == (503, True)
 
 
-def test_the_plugin_imports_what_parses_and_tasks_need_and_no_more(airflow: Path) -> None:
+def test_the_plugin_imports_what_parses_and_tasks_need_and_no_more(airflow):
     """Scheduler, DAG processor and tasks load it for the timetable: only a request imports what
     answers it. What is forked off them finds the models there."""
     code = "import sys, shipper_airflow.plugin; print(*sys.modules)"
@@ -316,7 +311,7 @@ def dag_run(
     asks_until: float | None = None,
     conf: dict[str, Any] | None = None,
     began: float | None = None,
-) -> None:
+):
     """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``. One task
     failed, or is scheduled and waits for the pool ``waits_in``, or asks a person."""
     from airflow.models.dag_version import DagVersion
@@ -361,11 +356,11 @@ def dag_run(
 
 
 def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
-    ask: Callable[..., Any],
-) -> None:
+    ask,
+):
     """It died in its first task, or its configuration was broken, so none of its steps began."""
 
-    def states() -> list[str]:
+    def states():
         first, last = str(seconds(0)), str(seconds(6))
         windows = Page(ask("viewer", "windows", of="web", first=first, last=last).text).windows()
         by_start = {start: state for start, _, state in windows}
@@ -388,12 +383,12 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
     assert "is under way (scheduled__2)" in open_window(ask, "op", "web", 1)[1].text
 
 
-def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask: Callable[..., Any]) -> None:
+def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask):
     from airflow.models.dag import DagModel
     from airflow.models.pool import Pool
     from airflow.utils.session import create_session
 
-    def pause(*, yes: bool) -> None:
+    def pause(*, yes):
         with create_session() as session:
             session.get(DagModel, "web").is_paused = yes
 
@@ -417,9 +412,7 @@ def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask: Callable[..., Any
     assert paused in open_window(ask, "viewer", "web", 11)[1].text
 
 
-def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(
-    ask: Callable[..., Any], world: World
-) -> None:
+def test_what_runs_have_delivered_is_not_taken_back_by_one_that_left_no_report(ask, world):
     world.feed(world.report(1, "r1"))
     dag_run(1, "failed", began=2.5)
     world.begin(2, "dead", 3.1)

@@ -40,17 +40,17 @@ def run(
     }
 
 
-def test_params_come_before_the_data_interval() -> None:
+def test_params_come_before_the_data_interval():
     window = of_run("2026-10-01T00:00:00Z", "2026-10-02T00:00:00Z", (SIX, SEVEN))
     assert str(window) == "2026-10-01T00:00:00Z/2026-10-02T00:00:00Z"
 
 
-def test_without_params_it_is_the_data_interval() -> None:
+def test_without_params_it_is_the_data_interval():
     window = of_run(None, None, (SIX, SEVEN))
     assert (window.start, window.end) == (SIX, SEVEN)
 
 
-def test_an_offset_is_turned_into_utc() -> None:
+def test_an_offset_is_turned_into_utc():
     window = of_run("2026-11-01T07:00:00+01:00", "2026-11-01T08:00:00+01:00", NONE)
     assert (window.start, window.end) == (SIX, SEVEN)
     assert window.start.tzinfo is dt.UTC
@@ -68,14 +68,12 @@ def test_an_offset_is_turned_into_utc() -> None:
         ("yesterday", "2026-11-01", NONE, "yesterday"),
     ],
 )
-def test_no_window_is_a_clear_error(
-    start: str | None, end: str | None, interval: Interval, says: str
-) -> None:
+def test_no_window_is_a_clear_error(start, end, interval, says):
     with pytest.raises(WindowError, match=says):
         of_run(start, end, interval)
 
 
-def test_a_partition_key_names_its_window_and_nothing_else() -> None:
+def test_a_partition_key_names_its_window_and_nothing_else():
     assert window_of_run(HOURLY, 600, run(key="2026-11-01T06:00:00")).start == SIX
     for key in ("2026-11-01T06:30:00", "2026-11-01", "six"):
         with pytest.raises(WindowError, match=r"key|date"):
@@ -85,9 +83,7 @@ def test_a_partition_key_names_its_window_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("interval", "asked_at"), [((SEVEN, SEVEN), None), (NONE, SEVEN + dt.timedelta(minutes=10))]
 )
-def test_without_both_it_is_the_schedules_window_that_had_settled_last(
-    interval: Interval, asked_at: dt.datetime | None
-) -> None:
+def test_without_both_it_is_the_schedules_window_that_had_settled_last(interval, asked_at):
     assert window_of_run(HOURLY, 600, run(interval, asked_at)) == Window(SIX, SEVEN)
     if asked_at:
         before = asked_at - dt.timedelta(seconds=1)
@@ -103,8 +99,8 @@ def test_a_window_opens_when_its_last_files_have_settled():
     ("logical_date", "start"), [(SIX, SIX), (SEVEN, SEVEN), (SIX + dt.timedelta(minutes=1), SEVEN)]
 )
 def test_a_logical_date_on_a_tick_holds_where_airflow_goes_by_the_moment_of_the_call(
-    logical_date: dt.datetime, start: dt.datetime
-) -> None:
+    logical_date, start
+):
     """`airflow dags trigger --logical-date`, at eight minutes past eight."""
     hour = dt.timedelta(hours=1)
     now = SEVEN + hour + dt.timedelta(minutes=8)

@@ -1,8 +1,6 @@
 """The demo as a newcomer meets it: S3, Kafka, a scheduler, a DAG run, the report; then the same
 window again."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +15,7 @@ pytestmark = [
 ]
 
 
-def test_the_demo_ships_every_line_once_and_nothing_the_second_time() -> None:
+def test_the_demo_ships_every_line_once_and_nothing_the_second_time():
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "shipper", "demo", "--lines", "20000"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(tmp_path):
     """A home of the dev commands; what a failed test leaves running in it is stopped."""
     yield tmp_path / "dev"
     for server in servers.remembered(tmp_path / "dev"):
@@ -51,7 +51,7 @@ def up(home: Path, config: Config) -> str:
     return str(json.loads(done.stdout)["airflow"]["airflow"])
 
 
-def ask(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
+def ask(url: str, path: str, body: dict[str, Any] | None = None):
     with urllib.request.urlopen(f"{url}/auth/token", timeout=300) as answer:
         token = json.loads(answer.read())["access_token"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -93,8 +93,8 @@ def at_work_in(home: Path) -> list[str]:
 
 
 def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_down_and_up(
-    home: Path, config: Config
-) -> None:
+    home, config
+):
     config.pipeline("web")
     began = time.monotonic()
     url = up(home, config)
@@ -141,9 +141,7 @@ def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_d
     assert (at_work_in(home), (home / "airflow").exists()) == ([], False)
 
 
-def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(
-    home: Path, config: Config
-) -> None:
+def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(home, config):
     config.pipeline("web")
     up(home, config)
     leader = state.load(home, "airflow")

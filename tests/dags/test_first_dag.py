@@ -30,7 +30,7 @@ START = Path(__file__).resolve().parents[2] / "docs" / "start"
 class Reader:
     """Somebody who does what the pages say."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder = folder
         self.kafka, self.airflow = free_port(), free_port()
         self.environment = {
@@ -62,7 +62,7 @@ class Reader:
         assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
-    def write(self, file: str, text: str) -> None:
+    def write(self, file: str, text: str):
         (self.folder / file).write_text(text)
 
     def airflow_says(self, command: str) -> list[dict[str, str]]:
@@ -86,13 +86,13 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def reader(tmp_path):
     yield Reader(tmp_path)
     for server in servers.remembered(tmp_path / ".dev"):
         server.stop(grace_seconds=10)
 
 
-def test_whoever_reads_only_the_start_has_dags_that_ran_green(reader: Reader) -> None:
+def test_whoever_reads_only_the_start_has_dags_that_ran_green(reader):
     for number, (file, text) in enumerate(reader.blocks("first-pipeline.md")):
         if "s3a" in text or "dev up\n" in text:
             break

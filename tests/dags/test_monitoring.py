@@ -13,11 +13,10 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import Config, FakeSpark, bag_of
+from dag_world import bag_of
 from ruamel.yaml import YAML
 from shipper_tools.dev.ports import free_port
 from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
@@ -48,7 +47,7 @@ class Sent:
 
 
 @pytest.fixture
-def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> Sent:
+def sent(config, spark, monkeypatch):
     """Sent by Airflow's own client, set up as a task's process does it."""
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
@@ -79,7 +78,7 @@ def sent(config: Config, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> S
     return Sent(received.lines, good, bad)
 
 
-def run(at: dt.datetime) -> Any:
+def run(at: dt.datetime):
     return bag_of().dags["web"].test(logical_date=at - dt.timedelta(hours=1), run_conf={})
 
 
@@ -122,8 +121,8 @@ def questions() -> Iterator[str]:
 
 
 def test_dashboard_and_alerts_ask_for_what_a_run_sends_and_a_textfile_has_it_too(
-    sent: Sent, config: Config, tmp_path: Path
-) -> None:
+    sent, config, tmp_path
+):
     asked = list(questions())
     assert len(asked) > 15
     for question in asked:
@@ -163,7 +162,7 @@ def test_dashboard_and_alerts_ask_for_what_a_run_sends_and_a_textfile_has_it_too
 
 
 @_promtool
-def test_the_alerts_do_what_their_tests_say() -> None:
+def test_the_alerts_do_what_their_tests_say():
     done = subprocess.run(
         ["promtool", "test", "rules", "alerts_test.yml"],
         cwd=EXAMPLE,
@@ -175,7 +174,7 @@ def test_the_alerts_do_what_their_tests_say() -> None:
 
 
 @_promtool
-def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent: Sent, tmp_path: Path) -> None:
+def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent, tmp_path):
     """The first run at 06:00 of some day, the second an hour later; the moments that are values
     count from there, since promtool's clock does."""
     moved = {
@@ -229,7 +228,7 @@ def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent: Sent, tmp_path
 
 
 @_exporter
-def test_statsd_exporter_makes_the_same_series_of_it(sent: Sent) -> None:
+def test_statsd_exporter_makes_the_same_series_of_it(sent):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         listen = taken.getsockname()[1]
@@ -242,7 +241,7 @@ def test_statsd_exporter_makes_the_same_series_of_it(sent: Sent) -> None:
         f"--web.listen-address={page}",
     ]
 
-    def scraped() -> dict[str, float]:
+    def scraped():
         try:
             with urllib.request.urlopen(f"http://{page}/metrics", timeout=10) as answer:
                 lines = answer.read().decode().splitlines()

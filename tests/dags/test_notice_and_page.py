@@ -36,7 +36,7 @@ LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
 class Story:
     """Runs of one hour after the other, with the notices that they lead to and the page."""
 
-    def __init__(self, config: Config, notices: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, config: Config, notices: Path, patch: pytest.MonkeyPatch):
         self.config, self.notices, self.patch = config, notices, patch
         self.runs = str(config.folder.parent / "runs")
         entry = {
@@ -48,13 +48,13 @@ class Story:
         self.pipeline = load_pipeline(config.folder, "web")
         beginnings(self.runs, "web", CLUSTERS, Window(START, START + HOUR), None, began=START)
 
-    def notice(self, act: Any, *about: Any) -> list[dict[str, Any]]:
+    def notice(self, act, *about) -> list[dict[str, Any]]:
         """Return the notices that are sent meanwhile."""
         before = len(told(self.notices))
         act(*about)
         return told(self.notices)[before:]
 
-    def at(self, now: dt.datetime) -> None:
+    def at(self, now: dt.datetime):
         self.patch.setattr("shipper_airflow.dags.notice._now", lambda: now)
         self.patch.setattr(app, "_now", lambda: int(now.timestamp()))
 
@@ -66,7 +66,7 @@ class Story:
         answer = respond(index_path(self.config.folder), "shipments", query, Everything())
         return Page(answer.body.decode().partition("<dialog")[2])
 
-    def deadline(self, window: Window, began: dt.datetime) -> None:
+    def deadline(self, window: Window, began: dt.datetime):
         from shipper_airflow.dags.notice import run_is_late
 
         run = {
@@ -81,7 +81,7 @@ class Story:
         context = {"dag_run": run, "deadline": {}}
         run_is_late(config_dir=str(self.config.folder), pipeline="web", context=context)
 
-    def end(self, report: RunReport) -> None:
+    def end(self, report: RunReport):
         from shipper_airflow.dags.notice import RunEnded
 
         xcom = {
@@ -100,9 +100,7 @@ class Story:
         RunEnded(self.pipeline, self.config.folder, failed=failed)({"ti": task, "run_id": "web"})
 
 
-def test_a_notice_and_its_page_say_the_same(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notice_and_its_page_say_the_same(config, tmp_path, monkeypatch):
     there = {"shipped", "late"}
     story, seen = Story(config, tmp_path / "notices", monkeypatch), set[str]()
     for number in range(40):
@@ -113,7 +111,7 @@ def test_a_notice_and_its_page_say_the_same(
         report = run_report(number, f"run-{number:02}", failed=failed, closed=closed, after=took)
         began = report.started_at
         for gate in report.delivery_gates:
-            gate.coverage.committed = {str(window): report.finished_at}  # type: ignore[union-attr]
+            gate.coverage.committed = {str(window): report.finished_at}
         folder = RunFolder(story.runs, "web", window, report.run_id)
         folder.note_begin(window, began, ())
         left = [("plan", report.plan), ("gate_source", report.gate_source)]
@@ -121,7 +119,7 @@ def test_a_notice_and_its_page_say_the_same(
         left += [(f"gate_delivery.{one.cluster}", one) for one in report.delivery_gates]
         done = chance.randint(0, len(left))
         for name, result in left[:done]:
-            folder.write(name, result)  # type: ignore[arg-type]
+            folder.write(name, result)
 
         # Its deadline passes while it is at work, or Airflow is away.
         story.at(max(window.end + 45 * MINUTE, began + MINUTE))
@@ -144,7 +142,7 @@ def test_a_notice_and_its_page_say_the_same(
 
         # It ends.
         for name, result in left[done:]:
-            folder.write(name, result)  # type: ignore[arg-type]
+            folder.write(name, result)
         report.gaps = gaps_before(story.runs, story.pipeline, window.start)
         if cause := cause_of(steps(report)):
             report.status, report.error = "failed", cause

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dag_world import Config, FakeSpark, bag_of, told
+from dag_world import FakeSpark, bag_of, told
 
 from shipper_airflow.lineage import folder_id
 
@@ -55,7 +55,7 @@ NEAR = {"logs.web": 7}
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
+def at_once(monkeypatch, config):
     for module in ("dags.build", "operators"):
         monkeypatch.setattr(
             f"shipper_airflow.{module}.RETRIES", {"retries": 1, "retry_delay": dt.timedelta(0)}
@@ -66,14 +66,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
 class Shop:
     """The DAG of somebody else."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder = folder
 
-    def parsed(self, tasks: str) -> Any:
+    def parsed(self, tasks: str):
         (self.folder / "shop.py").write_text(HEAD.format(folder=str(self.folder), tasks=tasks))
         return bag_of(self.folder)
 
-    def run(self, tasks: str, **conf: Any) -> tuple[str, dict[str, str]]:
+    def run(self, tasks: str, **conf) -> tuple[str, dict[str, str]]:
         """Return the run's state and that of each task."""
         bag = self.parsed(tasks)
         assert bag.import_errors == {}
@@ -86,7 +86,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path, monkeypatch):
     (tmp_path / "own").mkdir()
     monkeypatch.setattr("airflow.settings.DAGS_FOLDER", str(tmp_path / "own"))
     return Shop(tmp_path / "own")
@@ -96,7 +96,7 @@ def windows(spark: FakeSpark) -> set[str]:
     return {call["window"] for call in spark.calls}
 
 
-def test_a_group_ships_the_data_interval_and_leaves_receipts(shop: Shop, spark: FakeSpark) -> None:
+def test_a_group_ships_the_data_interval_and_leaves_receipts(shop, spark):
     spark.script(report=["gather"])
     state, tasks = shop.run(
         'ShipTaskGroup("web", group_id="ship") >> kept("ship.report") '
@@ -113,7 +113,7 @@ def test_a_group_ships_the_data_interval_and_leaves_receipts(shop: Shop, spark: 
 
 
 @pytest.mark.parametrize("kind", ["group", "operator"])
-def test_window_clusters_and_rate_may_be_templates(shop: Shop, spark: FakeSpark, kind: str) -> None:
+def test_window_clusters_and_rate_may_be_templates(shop, spark, kind):
     asks = (
         "window_start='{{ params.day }}T00:00:00Z', window_end='{{ params.day }}T12:00:00Z', "
         "clusters=['{{ params.to }}'], rate_limit='5MB/s', reship=True, reship_reason='a test', "
@@ -133,9 +133,7 @@ def test_window_clusters_and_rate_may_be_templates(shop: Shop, spark: FakeSpark,
     assert asked == {("5MB/s", True, "closed_delivery_gate")}
 
 
-def test_a_group_answers_for_its_own_tasks_alone(
-    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_a_group_answers_for_its_own_tasks_alone(shop, config, spark, tmp_path):
     """What else fails in the DAG is not the pipeline's failure, and two groups do not mix."""
     notices = tmp_path / "notices"
     entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
@@ -156,9 +154,7 @@ def test_a_group_answers_for_its_own_tasks_alone(
     assert "app" not in by_pipeline.get("web", "").replace("shop", "")
 
 
-def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(
-    shop: Shop, config: Config, spark: FakeSpark
-) -> None:
+def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(shop, config, spark):
     before = shop.parsed('ShipTaskGroup("web")').dags["shop"].task_ids
     config.write("pipelines/web.yaml", "pipeline: web\nsorce: logs/\n")
     assert shop.parsed('ShipTaskGroup("web")').dags["shop"].task_ids == before
@@ -170,9 +166,7 @@ def test_a_file_that_is_broken_for_a_moment_leaves_the_group_its_tasks(
     assert "never.yaml:2" in error
 
 
-def test_one_operator_does_the_whole_run_and_updates_the_assets(
-    shop: Shop, spark: FakeSpark
-) -> None:
+def test_one_operator_does_the_whole_run_and_updates_the_assets(shop, spark):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -209,15 +203,11 @@ def test_one_operator_does_the_whole_run_and_updates_the_assets(
         ("/logs/web*", "file", "/logs"),
     ],
 )
-def test_a_source_has_the_name_that_other_tools_give_it(
-    path: str, namespace: str, name: str
-) -> None:
+def test_a_source_has_the_name_that_other_tools_give_it(path, namespace, name):
     assert folder_id(path) == (namespace, name)
 
 
-def test_an_operator_fails_with_the_first_cause_and_is_told_of(
-    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_an_operator_fails_with_the_first_cause_and_is_told_of(shop, config, spark, tmp_path):
     notices = tmp_path / "notices"
     entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
     config.pipeline("web", settle="1s", more=f"notify: [{entry}]\n")
@@ -231,7 +221,7 @@ def test_an_operator_fails_with_the_first_cause_and_is_told_of(
     assert "/tasks/ship" in notice["text"]
 
 
-def test_a_group_may_be_mapped_over_windows(shop: Shop, spark: FakeSpark) -> None:
+def test_a_group_may_be_mapped_over_windows(shop, spark):
     spark.script(report=["gather"])
     state, _ = shop.run(
         "day = task_group(group_id='day')(lambda start, end: ShipTaskGroup("
@@ -245,9 +235,7 @@ def test_a_group_may_be_mapped_over_windows(shop: Shop, spark: FakeSpark) -> Non
     }
 
 
-def test_an_operator_may_be_mapped_over_pipelines_and_windows(
-    shop: Shop, config: Config, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_an_operator_may_be_mapped_over_pipelines_and_windows(shop, config, spark, tmp_path):
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -287,8 +275,8 @@ def test_an_operator_may_be_mapped_over_pipelines_and_windows(
 
 
 def test_a_mapped_operator_has_each_pipelines_assets_and_retries_where_the_file_is_parsed(
-    shop: Shop, config: Config
-) -> None:
+    shop, config
+):
     config.pipeline("app", settle="1s")
     task = (
         shop.parsed(
@@ -314,7 +302,7 @@ def test_a_mapped_operator_has_each_pipelines_assets_and_retries_where_the_file_
         assert code in error, error
 
 
-def test_every_field_of_the_form_is_an_argument() -> None:
+def test_every_field_of_the_form_is_an_argument():
     import inspect
 
     from shipper_airflow.dags.task_operators import PARAMS
@@ -326,9 +314,7 @@ def test_every_field_of_the_form_is_an_argument() -> None:
 @pytest.mark.parametrize(
     "made", ["ShipTaskGroup('bare'{})", "ShipOperator(task_id='ship', pipeline='bare'{})"]
 )
-def test_a_schedule_without_intervals_is_refused_when_the_file_is_parsed(
-    shop: Shop, config: Config, made: str
-) -> None:
+def test_a_schedule_without_intervals_is_refused_when_the_file_is_parsed(shop, config, made):
     config.pipeline("bare")
     file = config.folder / "pipelines/bare.yaml"
     file.write_text("".join(line for line in file.open() if not line.startswith("schedule:")))
@@ -338,12 +324,10 @@ def test_a_schedule_without_intervals_is_refused_when_the_file_is_parsed(
     assert shop.parsed(made.format(asked)).import_errors == {}
 
 
-def test_a_fault_of_our_own_code_is_not_tried_again(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_our_own_code_is_not_tried_again(shop, monkeypatch):
     calls: list[int] = []
 
-    def broken(*arguments: Any) -> None:
+    def broken(*arguments):
         calls.append(1)
         raise TypeError("a fault")
 
@@ -353,7 +337,7 @@ def test_a_fault_of_our_own_code_is_not_tried_again(
 
 
 @pytest.mark.parametrize("made", ["ShipTaskGroup('web')", "ShipOperator(task_id='web')"])
-def test_a_run_of_a_partition_ships_the_window_that_begins_there(shop: Shop, made: str) -> None:
+def test_a_run_of_a_partition_ships_the_window_that_begins_there(shop, made):
     made = made.replace("task_id='web'", "task_id='web', pipeline='web'")
     dag = shop.parsed(made).dags["shop"]
     task = next(task for task in dag.tasks if hasattr(task, "resolve"))

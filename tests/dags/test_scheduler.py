@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 from dag_world import CLUSTER, Config, FakeSpark, told
 from drills import airflow_on_postgres, wait_for
-from otlp import Received, receiver
+from otlp import receiver
 from rich.console import Console
 from shipper_tools.demo.watch import follow
 from shipper_tools.dev.airflow import Airflow, AirflowError, AirflowSilent
@@ -32,15 +32,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def otlp() -> Iterator[Received]:
+def otlp():
     with receiver() as received:
         yield received
 
 
 @pytest.fixture
-def standalone(
-    tmp_path: Path, config: Config, spark: FakeSpark, otlp: Received
-) -> Iterator[Airflow]:
+def standalone(tmp_path, config, spark, otlp):
     environment = {
         "SHIPPER_CONFIG": str(config.folder),
         "SPARK_FAKE": str(spark.folder),
@@ -78,7 +76,7 @@ def import_errors(airflow: Airflow) -> dict[str, str]:
     return {Path(error["filename"]).name: error["stack_trace"] for error in found}
 
 
-def until_taken(airflow: Airflow, ask: Callable[[], Any]) -> None:
+def until_taken(airflow: Airflow, ask: Callable[[], Any]):
     """Asks again where the scheduler had locked SQLite: Airflow takes back what it began, and says
     so (REST with a 503). And where a busy Airflow did not answer in time: it may have done it."""
     silent = False
@@ -109,9 +107,7 @@ def shipped_windows(spark: FakeSpark) -> Counter[str]:
     return Counter(call["window"] for call in spark.calls if call["step"] == "ship:near")
 
 
-def test_schedule_backfill_trigger_and_stop(
-    standalone: Airflow, config: Config, spark: FakeSpark, otlp: Received, tmp_path: Path
-) -> None:
+def test_schedule_backfill_trigger_and_stop(standalone, config, spark, otlp, tmp_path):
     """One Airflow for all of it, since it takes half a minute to start."""
     notices = tmp_path / "notices"
     notify = [
@@ -176,7 +172,7 @@ def test_schedule_backfill_trigger_and_stop(
     # it first.
     of_yesterday = f"web {window_in_words(yesterday, today)}: Late: "
 
-    def late(title: str) -> list[str]:
+    def late(title):
         return [
             notice["text"]
             for notice in told(notices)
@@ -234,7 +230,7 @@ def test_schedule_backfill_trigger_and_stop(
     pid = wait_for(standalone, spark.hanging)
     title = f"web {window_in_words(before, today)}: "
 
-    def said(event: str) -> list[str]:
+    def said(event):
         return [
             notice["text"]
             for notice in told(notices)
@@ -296,8 +292,8 @@ def test_schedule_backfill_trigger_and_stop(
 
 @pytest.mark.long
 def test_a_run_whose_pipeline_is_removed_ends_and_a_wide_run_completes_another_teams_day(
-    standalone: Airflow, config: Config, spark: FakeSpark, tmp_path: Path
-) -> None:
+    standalone, config, spark, tmp_path
+):
     """One Airflow for both."""
     today = dt.datetime.now(dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     notices = tmp_path / "notices"
@@ -307,7 +303,7 @@ def test_a_run_whose_pipeline_is_removed_ends_and_a_wide_run_completes_another_t
 
 def remove_the_file_during_a_run(
     airflow: Airflow, config: Config, spark: FakeSpark, today: dt.datetime, notices: Path
-) -> None:
+):
     """The run ends, and is told as what it is."""
     file = {"notifier": "file_notifier.FileNotifier", "with": {"path": str(notices)}}
     notify = json.dumps([{"on": ["failure"], **file}])
@@ -356,7 +352,7 @@ def remove_the_file_during_a_run(
 
 def another_team_starts_when_a_day_is_complete(
     airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
-) -> None:
+):
     """By the example. Of the first day 24 windows are tried and 23 of them complete, by one run;
     the last one by a later run, which is asked for by its partition key."""
     example = EXAMPLES / "downstream" / "web_access_day.py"
@@ -381,7 +377,7 @@ def another_team_starts_when_a_day_is_complete(
         runs = airflow.call("GET", "dags/hours_day/dagRuns")["dag_runs"]
         return [run["partition_key"] for run in runs]
 
-    def ask(body: dict[str, Any]) -> None:
+    def ask(body: dict[str, Any]):
         until_taken(airflow, lambda: airflow.call("POST", "dags/hours/dagRuns", body))
 
     def hour(at: int) -> str:
@@ -401,7 +397,7 @@ def another_team_starts_when_a_day_is_complete(
 
 def a_person_opens_a_closed_gate(
     airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
-) -> None:
+):
     """If an answer comes before the scheduler has seen the task's process end, Airflow takes the
     task for a failed one, and asks again."""
     spark.script(gate_source=["closed"])

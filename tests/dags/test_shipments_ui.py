@@ -7,12 +7,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dag_world import Config, FakeSpark
+from dag_world import FakeSpark
 from drills import airflow_on_postgres, wait_for
 from shipper_tools.dev.airflow import Airflow
 
@@ -33,7 +32,7 @@ PEOPLE = {"admin": "ADMIN", "viewer": "VIEWER"}
 HOURS = 6
 
 
-def reports(runs: Path, name: str) -> None:
+def reports(runs: Path, name: str):
     """As runs of six windows have left them: at 02:00 one cluster failed, at 04:00 nobody ran."""
     (runs / name).mkdir(parents=True)
     first = ", ".join(f'"{cluster}": "2026-11-01T00:00:00+00:00"' for cluster in ("near", "far"))
@@ -49,7 +48,7 @@ def reports(runs: Path, name: str) -> None:
 
 
 @pytest.fixture
-def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Airflow]:
+def standalone(tmp_path, config, spark):
     for name in ("web", "audit"):
         config.pipeline(name, '{cron: "0 * * * *", start: 2026-11-01, catchup: false}')
         reports(tmp_path / "runs", name)
@@ -75,7 +74,7 @@ def standalone(tmp_path: Path, config: Config, spark: FakeSpark) -> Iterator[Air
 class Person:
     """Somebody who has logged in, with a browser of their own."""
 
-    def __init__(self, chromium: Any, url: str, name: str, **options: Any) -> None:
+    def __init__(self, chromium, url: str, name: str, **options):
         self.context, self.url = (
             chromium.new_context(viewport={"width": 1440, "height": 900}, **options),
             url,
@@ -93,14 +92,14 @@ class Person:
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._said)
 
-    def _said(self, message: Any) -> None:
+    def _said(self, message):
         if message.type == "error" and "/shipper/" in message.location["url"]:
             self.problems.append(message.text)
 
-    def api(self, method: str, path: str, body: Any = None) -> Any:
+    def api(self, method: str, path: str, body=None):
         return self.context.request.fetch(f"{self.url}/api/v2/{path}", method=method, data=body)
 
-    def shipments(self, where: str = "plugin/shipments") -> Any:
+    def shipments(self, where: str = "plugin/shipments"):
         """The page in its frame."""
         self.page.goto(f"{self.url}/{where}")
         frame = self.page.frame_locator("iframe")
@@ -108,11 +107,11 @@ class Person:
         return frame
 
 
-def rows(frame: Any) -> list[str]:
+def rows(frame) -> list[str]:
     return [row.get_attribute("data-pipeline") for row in frame.locator("#rows tr").all()]
 
 
-def open_window(frame: Any, pipeline: str, words: str) -> None:
+def open_window(frame, pipeline: str, words: str):
     """By keyboard, from the first window on to the one that is not shipped and whose state has
     these words."""
     strip = frame.locator(f'tr[data-pipeline="{pipeline}"] .strip')
@@ -127,9 +126,7 @@ def open_window(frame: Any, pipeline: str, words: str) -> None:
     frame.locator("#panel #live").wait_for(state="attached")
 
 
-def test_people_see_and_do_in_airflow_what_their_role_lets_them(
-    standalone: Airflow, spark: FakeSpark, tmp_path: Path
-) -> None:
+def test_people_see_and_do_in_airflow_what_their_role_lets_them(standalone, spark, tmp_path):
     """One Airflow for all of it, since it takes half a minute to start."""
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -147,7 +144,7 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(
             chromium.close()
 
 
-def log_in_on_the_way(chromium: Any, url: str) -> None:
+def log_in_on_the_way(chromium, url: str):
     """Somebody opens a notice's address in a browser that is not logged in."""
     page = chromium.new_context().new_page()
     page.goto(address_of_window(url))
@@ -169,7 +166,7 @@ def address_of_window(url: str) -> str:
     return window_page("web", Window(*between)).replace(base_url(), url)
 
 
-def find_in_the_menu(admin: Person) -> None:
+def find_in_the_menu(admin: Person):
     admin.page.goto(admin.url)
     admin.page.get_by_role("button", name="Browse").first.click()
     admin.page.get_by_text("Shipments").first.click()
@@ -181,13 +178,13 @@ def find_in_the_menu(admin: Person) -> None:
     assert rows(frame) == ["web"]
 
 
-def earlier(frame: Any) -> None:
+def earlier(frame):
     """To the days that the reports are of."""
     frame.locator("#range").select_option("30d")
     frame.locator("#page:not([aria-busy]) #range:has(option[value='30d'][selected])").wait_for()
 
 
-def follow_links(admin: Person) -> None:
+def follow_links(admin: Person):
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -200,7 +197,7 @@ def follow_links(admin: Person) -> None:
     admin.page.wait_for_url("**/dags/web**")
 
 
-def only_look(viewer: Person) -> None:
+def only_look(viewer: Person):
     frame = viewer.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -212,7 +209,7 @@ def only_look(viewer: Person) -> None:
     assert viewer.problems == []
 
 
-def ship_a_window(airflow: Airflow, admin: Person, spark: FakeSpark) -> None:
+def ship_a_window(airflow: Airflow, admin: Person, spark: FakeSpark):
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -253,7 +250,7 @@ def runs_of(admin: Person) -> list[dict[str, Any]]:
     return found
 
 
-def backfill(airflow: Airflow, admin: Person, spark: FakeSpark) -> None:
+def backfill(airflow: Airflow, admin: Person, spark: FakeSpark):
     frame = admin.shipments()
     earlier(frame)
     frame.locator('tr[data-pipeline="web"]').get_by_role("link", name="web", exact=True).click()

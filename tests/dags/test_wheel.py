@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -56,14 +55,14 @@ with DAG("copies", schedule=PartitionedAssetTimetable(assets=delivered_asset("we
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def released(tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
     release.make(ROOT, folder, VERSION)
     return folder
 
 
 @pytest.fixture(scope="module")
-def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(released, tmp_path_factory):
     """The Python of an environment that is made as docs/how-to/install-into-airflow.md says.
 
     The packages come first, by their addresses in uv.lock: uv has them in its cache since `make
@@ -94,7 +93,7 @@ def installed(released: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-def copy_bytecode(python: Path) -> None:
+def copy_bytecode(python: Path):
     """Give the packages the bytecode that `make setup` made of the same files: else each part of
     Airflow compiles all of it when they start at once. Python takes no file that does not fit."""
     [ours, theirs] = (
@@ -108,7 +107,7 @@ def copy_bytecode(python: Path) -> None:
             shutil.copyfile(file, target)
 
 
-def test_the_images_own_steps_install_the_wheel(installed: Path, tmp_path: Path) -> None:
+def test_the_images_own_steps_install_the_wheel(installed, tmp_path):
     """As far as they go without Docker: what `docker/Dockerfile` copies and runs of shipper, in an
     environment that has the packages, in place of the image. Not run: the base image, apt, and who
     owns the files."""
@@ -151,7 +150,7 @@ def test_the_images_own_steps_install_the_wheel(installed: Path, tmp_path: Path)
     assert [line.split()[1] for line in changes] == [f"shipper=={VERSION}"], "all but the wheel"
 
 
-def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
+def test_a_release_has_sums_and_says_what_it_is_made_of(released):
     sums = dict(
         reversed(line.split("  ")) for line in (released / "SHA256SUMS").read_text().splitlines()
     )
@@ -168,12 +167,12 @@ def test_a_release_has_sums_and_says_what_it_is_made_of(released: Path) -> None:
 class Repository:
     """A link to the folder of one commit; another commit is another folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder, self.link = folder, folder / "current"
         self.committed: dict[Path, set[str]] = {}
         """Commit's folder → its files."""
 
-    def commit(self, name: str, files: dict[str, str]) -> None:
+    def commit(self, name: str, files: dict[str, str]):
         """Make the folder ``name`` of the commit before and ``files``, and let the link lead to
         it."""
         made = self.folder / "commits" / name
@@ -190,23 +189,21 @@ class Repository:
         link.replace(self.link)
 
     @staticmethod
-    def allow(folder: Path, folders: int, files: int) -> None:
+    def allow(folder: Path, folders: int, files: int):
         for path in (folder, *folder.rglob("*")):
             path.chmod(folders if path.is_dir() else files)
 
 
 @pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaServer]:
+def kafka(tmp_path):
     with KafkaServer(tmp_path / "kafka", die_with_parent=True) as server:
         yield server
 
 
-def test_the_wheel_ships_by_command_line_and_by_a_dag(
-    installed: Path, kafka: KafkaServer, tmp_path: Path
-) -> None:
+def test_the_wheel_ships_by_command_line_and_by_a_dag(installed, kafka, tmp_path):
     logs, runs = tmp_path / "logs", tmp_path / "runs"
 
-    def pipeline(name: str, topic: str) -> str:
+    def pipeline(name, topic):
         return PIPELINE.format(name=name, topic=topic, logs=logs, runs=runs)
 
     for hour in (6, 7):
@@ -222,7 +219,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
     }
 
-    def shipper(*words: str) -> subprocess.CompletedProcess[str]:
+    def shipper(*words):
         command = [str(installed.with_name("shipper")), *words]
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -289,7 +286,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(
         wait_for(airflow, lambda: "app" in dags(airflow))
         wait_for(airflow, lambda: "SHIP-902" in import_errors(airflow))
 
-    def values(topic: str, partitions: int) -> list[str]:
+    def values(topic, partitions):
         read = (read_committed(kafka.bootstrap, topic, part) for part in range(partitions))
         return sorted(value.decode() for part in read for value in part)
 

@@ -11,7 +11,7 @@ class CommandLines:
     """Those of all processes, and Java's environments, read again and again while the ``with``
     block runs, for a word."""
 
-    def __init__(self, word: bytes) -> None:
+    def __init__(self, word: bytes):
         self.seen: set[bytes] = set()
         self._word, self._done = word, threading.Event()
         self._thread = threading.Thread(target=self._look)
@@ -20,11 +20,11 @@ class CommandLines:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._done.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _look(self):
         while not self._done.wait(0.2):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):  # it has ended

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,12 +10,12 @@ from shipper_tools.dev.secured_kafka import LISTENERS, SecuredKafka
 
 from tests import warm
 from tests.doubles.oidc_issuer import OidcIssuer
-from tests.integration.hdfs_world import HdfsFiles, hdfs_files
+from tests.integration.hdfs_world import hdfs_files
 from tests.integration.world import World
 from tests.warm import kafka_tools
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 #: Files that take longest. Workers take whole files, and who begins one of these last would be
 #: waited for.
@@ -30,7 +28,7 @@ _LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]):
     items.sort(
         key=lambda item: (
             _LONGEST.index(item.path.stem) if item.path.stem in _LONGEST else len(_LONGEST)
@@ -39,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka(tmp_path_factory):
     """A real broker for the whole test run. Tests share it, so each makes topics of its own."""
     with KafkaServer(
         tmp_path_factory.mktemp("kafka"), java_options=SHORT_LIVED, die_with_parent=True
@@ -48,18 +46,18 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path, kafka: KafkaServer) -> Callable[..., World]:
+def make_world(tmp_path, kafka):
     """Return what makes a world of the test's own, by options of :class:`World`."""
     return lambda **options: World(tmp_path, kafka.bootstrap, **options)
 
 
 @pytest.fixture
-def world(make_world: Callable[..., World]) -> World:
+def world(make_world):
     return make_world()
 
 
 @pytest.fixture(scope="module")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def spark(request):
     """A Spark session of this process, for the tests of a file."""
     from tests.integration.source_world import spark_session
 
@@ -68,7 +66,7 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+def secured(tmp_path_factory):
     """A broker with a listener for each way in, and ACLs: what tests grant is allowed. Each has
     topics of its own."""
     from tests.integration.test_security import PASSWORD, SECRET
@@ -87,7 +85,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 @pytest.fixture(scope="session")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsFiles]:
+def hdfs(tmp_path_factory):
     """A real NameNode and DataNode, and a client that writes. A test that hurts them makes them
     whole again; each has folders of its own."""
     with (
@@ -98,13 +96,13 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsFiles]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _warm_processes() -> Iterator[None]:
+def _warm_processes():
     with kafka_tools.for_readers():
         yield
     warm.end()
 
 
 @pytest.fixture(autouse=True)
-def _cold_where_it_is_marked(request: pytest.FixtureRequest) -> Iterator[None]:
+def _cold_where_it_is_marked(request):
     with warm.cold(request.node.get_closest_marker("cold") is not None):
         yield

@@ -25,29 +25,29 @@ IMPATIENT = {
 class OpenFile:
     """A file of which somebody writes more."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream):
         self._stream = stream
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes):
         """So that readers see it."""
         self._stream.write(bytearray(content))
         self._stream.hflush()
 
-    def close(self) -> None:
+    def close(self):
         self._stream.close()
 
 
 class HdfsFiles:
     """The files of a server. Paths are absolute, without the server."""
 
-    def __init__(self, server: HdfsServer, gateway: JavaGateway) -> None:
+    def __init__(self, server: HdfsServer, gateway: JavaGateway):
         self.server = server
         self._jvm: Any = gateway.jvm
         self._conf = self._jvm.org.apache.hadoop.conf.Configuration()
         self._conf.set("fs.defaultFS", server.uri)
         self._fs = self._jvm.org.apache.hadoop.fs.FileSystem.get(self._conf)
 
-    def _path(self, path: str) -> Any:
+    def _path(self, path: str):
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def uri(self, path: str) -> str:
@@ -66,34 +66,34 @@ class HdfsFiles:
         *,
         block_bytes: int = 1 << 20,
         modified: float | None = None,
-    ) -> None:
+    ):
         """``modified``: seconds since the epoch; an hour ago, if nothing is said."""
         stream = self._fs.create(self._path(path), True, 4096, 1, block_bytes)
         self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(self._bytes(content), stream, 65536, True)
         self.set_modified(path, time.time() - 3600 if modified is None else modified)
 
-    def _bytes(self, content: bytes) -> Any:
+    def _bytes(self, content: bytes):
         decoded = self._jvm.java.util.Base64.getDecoder().decode(base64.b64encode(content).decode())
         return self._jvm.java.io.ByteArrayInputStream(decoded)
 
-    def put(self, folder: Path, path: str) -> None:
+    def put(self, folder: Path, path: str):
         """A local file, or a folder with all that is in it, in one call."""
         self._fs.copyFromLocalFile(self._path(folder.as_uri()), self._path(path))
 
-    def set_modified(self, path: str, seconds: float) -> None:
+    def set_modified(self, path: str, seconds: float):
         self._fs.setTimes(self._path(path), round(seconds * 1000), -1)
 
-    def allow(self, path: str, mode: int) -> None:
+    def allow(self, path: str, mode: int):
         self._fs.setPermission(
             self._path(path),
             self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])),
         )
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str):
         self._fs.mkdirs(self._path(to).getParent())
         assert self._fs.rename(self._path(path), self._path(to)), f"{path} was not renamed to {to}"
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str):
         self._fs.delete(self._path(path), True)
 
     @contextmanager

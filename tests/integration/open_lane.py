@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from shipper.kafka.connection import Until
 from shipper.kafka.producer import LaneSettings
@@ -21,7 +20,7 @@ class OpenLane:
 
     def __init__(
         self, settings: LaneSettings, transactional_id: str, topic: str, *, begun: bool = True
-    ) -> None:
+    ):
         self._transactions = Transactions(
             settings, transactional_id, [topic], RightToShip(lambda: None)
         )
@@ -29,22 +28,22 @@ class OpenLane:
         if begun:
             self.begin()
 
-    def begin(self) -> None:
+    def begin(self):
         self._producer = self._transactions.begin(within())
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, *record):
         """Topic, value, key, partition; acknowledged when this returns."""
         with self._producer.faults():
             self._producer.produce(*record)
         self._producer.flush(within())
 
-    def commit(self) -> None:
+    def commit(self):
         self._transactions.commit(within())
 
-    def leave(self) -> None:
+    def leave(self):
         """Aborts what is open."""
         self._transactions.close(within())
 
-    def die(self) -> None:
+    def die(self):
         """Leaves what is open as it is."""
         self._transactions.discard()

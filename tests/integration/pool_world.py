@@ -24,7 +24,7 @@ LEDGER = "ledger"
 class Ledger:
     """Read back as a read_committed consumer sees it."""
 
-    def __init__(self, broker: KafkaServer) -> None:
+    def __init__(self, broker: KafkaServer):
         self.cluster = Cluster(name="c", bootstrap=broker.bootstrap)
         self.client = ClusterClient(self.cluster)
         self.client.create_topics({LEDGER: 1}, replication_factor=1)
@@ -32,17 +32,17 @@ class Ledger:
     def keys(self) -> Decided[set[bytes]]:
         return Decided({record.key for record in self.client.read(LEDGER, 0, 0, wait_seconds=60)})
 
-    def create(self, **topics: int) -> None:
+    def create(self, **topics: int):
         self.client.create_topics(topics, replication_factor=1)
 
-    def options(self, deadline_seconds: float = 60, **changes: object) -> LaneOptions:
+    def options(self, deadline_seconds: float = 60, **changes) -> LaneOptions:
         guarantee = changes.pop("transactional", True)
         batch, timeout_ms = (
             changes.pop("batch", 100_000),
             changes.pop("transaction_timeout_ms", 30_000),
         )
-        settings = LaneSettings(connection(self.cluster), batch, "zstd", timeout_ms, guarantee)  # type: ignore[arg-type]
-        return LaneOptions(settings, LEDGER, 0, deadline_seconds, **changes)  # type: ignore[arg-type]
+        settings = LaneSettings(connection(self.cluster), batch, "zstd", timeout_ms, guarantee)
+        return LaneOptions(settings, LEDGER, 0, deadline_seconds, **changes)
 
     def values(self, topic: str, partitions: int = 1) -> list[bytes]:
         """In partition order."""
@@ -56,7 +56,7 @@ class Pool(LanePool):
 
     def __init__(
         self, options: LaneOptions, producer_ids: list[str], resolve_outcome: ResolveOutcome
-    ) -> None:
+    ):
         self.delivered: list[Chunk] = []
         super().__init__(options, producer_ids, resolve_outcome, self.delivered.extend)
 

@@ -53,7 +53,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
 class _View(SourceView):
     """View that does not look for the files in which the faults are."""
 
-    def where(self, scope: Any, conditions: Any) -> dict[str, list[tuple[str, int]]]:
+    def where(self, scope, conditions) -> dict[str, list[tuple[str, int]]]:
         return {}
 
 
@@ -61,7 +61,7 @@ class Logs:
     """Files below a folder, planned and read as a run does it. The window is the ``hours`` before
     ``END``."""
 
-    def __init__(self, spark: SparkSession, folder: Path, hours: int = 1, **pipeline: Any) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, hours: int = 1, **pipeline):
         self.spark, self.root, self.hours = spark, folder, hours
         self.folder = folder / "logs"
         self.folder.mkdir()
@@ -82,7 +82,7 @@ class Logs:
         self.set_age(name, age_seconds)
         return path
 
-    def set_age(self, name: str, seconds: float) -> None:
+    def set_age(self, name: str, seconds: float):
         """How long before the window's end the file was written."""
         os.utime(self.folder / name, (END.timestamp() - seconds,) * 2)
 

@@ -1,7 +1,5 @@
 """What is asked of one run alone, with `shipper run`, on a real broker."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random
@@ -18,13 +16,13 @@ DAILY = {"cron": "0 0 * * *", "start": "2026-11-01"}
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka) -> World:
+def world(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", LINES)
     return world
 
 
-def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
+def test_a_dry_run_sends_nothing_and_counts_for_nothing(world):
     world.write_pipeline(schedule=DAILY)
     done = world.shipper("run", world.name, "--window", WINDOW, "--plan-only", "--json")
     assert done.returncode == 0, done.stderr[-4000:]
@@ -43,7 +41,7 @@ def test_a_dry_run_sends_nothing_and_counts_for_nothing(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_cap_of_the_run_slows_it_down(world: World) -> None:
+def test_a_cap_of_the_run_slows_it_down(world):
     noise = base64.b64encode(random.Random(7).randbytes(1_500_000))
     world.write_log(
         "b.log",

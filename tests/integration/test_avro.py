@@ -9,7 +9,6 @@ import json
 import random
 import struct
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -156,7 +155,7 @@ def encoded(
     return [(None if one is None else bytes(one), why) for one, why in rows]
 
 
-def decoded(schema: Schema, value: bytes) -> Any:
+def decoded(schema: Schema, value: bytes):
     stream = io.BytesIO(value)
     found = fastavro.schemaless_reader(
         stream, fastavro.parse_schema(json.loads(json.dumps(schema)))
@@ -345,12 +344,12 @@ def world(tmp_path, kafka):
 
 
 @pytest.fixture
-def registry() -> Iterator[RegistryDouble]:
+def registry():
     with RegistryDouble(user=USER, password=PASSWORD, one_number_each=True) as found:
         yield found
 
 
-def point_to(world: World, registry: RegistryDouble, password: str = PASSWORD) -> None:
+def point_to(world: World, registry: RegistryDouble, password: str = PASSWORD):
     path = world.root / "config" / "clusters" / "local.yaml"
     world.write_cluster()
     section = {"url": registry.url, "username": USER, "password": password}
@@ -371,7 +370,7 @@ def orders(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def write_table(world: World, rows: list[dict[str, Any]]) -> None:
+def write_table(world: World, rows: list[dict[str, Any]]):
     kinds = [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(12, 2))]
     kinds += [("tags", pa.list_(pa.string())), ("raw", pa.binary())]
     path = world.write_log("a.parquet", b"")

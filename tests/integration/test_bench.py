@@ -26,7 +26,7 @@ def bench(out: Path, *arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
+def test_bare_producers_are_measured_over_distance(tmp_path):
     options = ("--rtt", "20ms", "--seconds", "0.5", "--rounds", "1")
     found = bench(tmp_path, "slow-broker", *options)
     summaries = {summary["contender"]["name"]: summary for summary in found["summaries"]}
@@ -50,7 +50,7 @@ def test_bare_producers_are_measured_over_distance(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_whole_processes_are_measured_near_and_far(tmp_path: Path) -> None:
+def test_whole_processes_are_measured_near_and_far(tmp_path):
     found = bench(
         tmp_path,
         "end-to-end",
@@ -73,8 +73,8 @@ def test_whole_processes_are_measured_near_and_far(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     case = Case(partitions=2)
     with World(tmp_path / "kafka") as world:
         topic, empty = world.create_topic(case), world.create_topic(case)
@@ -101,7 +101,7 @@ def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_scale_is_measured_beside_what_the_machine_can_do(tmp_path: Path) -> None:
+def test_scale_is_measured_beside_what_the_machine_can_do(tmp_path):
     found = bench(tmp_path, "scale", "--lines", "8000", "--rounds", "1")
     assert not [m for m in found["measurements"] if m.get("error")]
     delivered = {m["contender"]["name"]: m["records"] for m in found["measurements"]}

@@ -99,13 +99,13 @@ content = st.tuples(
 )
 @pytest.mark.long
 def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-    content: bytes,
-    kind: str,
-    split_bytes: int,
-    slice_bytes: int,
-) -> None:
+    spark,
+    tmp_path_factory,
+    content,
+    kind,
+    split_bytes,
+    slice_bytes,
+):
     path = tmp_path_factory.mktemp("blocks") / ("a.log" if kind == "plain" else "a.log.gz")
     packed = content if kind == "plain" else gzip.compress(content)
     path.write_bytes(packed[:-5] if kind == "cut off" else packed)
@@ -124,9 +124,7 @@ def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
         "one that is larger than a block",
     ],
 )
-def test_a_file_of_several_blocks_crosses_whole(
-    spark: SparkSession, tmp_path: Path, framing: str
-) -> None:
+def test_a_file_of_several_blocks_crosses_whole(spark, tmp_path, framing):
     chance = random.Random(framing)
     sizes = {
         "short": [chance.randrange(3) for _ in range(400_000)],

@@ -45,7 +45,7 @@ PIPELINE: dict[str, Any] = {
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     folder = tmp_path / "config"
     for name in ("pipelines", "clusters", "tests"):
         (folder / name).mkdir(parents=True)
@@ -57,11 +57,11 @@ def config(tmp_path: Path) -> Path:
     return folder
 
 
-def write(config: Path, pipeline: dict[str, Any]) -> None:
+def write(config: Path, pipeline: dict[str, Any]):
     (config / "pipelines" / f"{pipeline['pipeline']}.yaml").write_text(json.dumps(pipeline))
 
 
-def changed(section: str, **more: Any) -> dict[str, Any]:
+def changed(section: str, **more) -> dict[str, Any]:
     return {**PIPELINE, section: {**PIPELINE[section], **more}}
 
 
@@ -75,12 +75,12 @@ def shipper(
 
 @pytest.mark.parametrize("example", TESTED)
 @pytest.mark.long
-def test_the_tests_of_the_examples_hold(example: str) -> None:
+def test_the_tests_of_the_examples_hold(example):
     report = json.loads(shipper(EXAMPLES / example / "config", "test", "--json").stdout)
     assert report["passed"] == len(report["cases"]) > 0
 
 
-def test_the_example_in_the_docs_holds(tmp_path: Path) -> None:
+def test_the_example_in_the_docs_holds(tmp_path):
     folder = EXAMPLES.parent / "docs" / "how-to"
     pages = [folder / "describe-a-stream.md", folder / "test-a-pipeline.md"]
     guide = "".join(page.read_text(encoding="utf-8") for page in pages)
@@ -99,9 +99,7 @@ def test_the_example_in_the_docs_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(
-    config: Path, tmp_path: Path
-) -> None:
+def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(config, tmp_path):
     log = tmp_path / "logs" / "2026-11-01" / "odd name.log.gz"
     log.parent.mkdir(parents=True)
     log.write_bytes(gzip.compress(b"\n".join([*LINES, b"not UTF-8: \xff"])))
@@ -152,8 +150,8 @@ def test_what_is_saved_holds_and_a_change_of_the_pipeline_is_told(
 
 @pytest.mark.long
 def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder = shutil.copytree(EXAMPLES / "orders_csv", tmp_path / "orders")
     shutil.rmtree(folder / "config" / "tests")
     (log,) = (folder / "logs").rglob("*.csv")
@@ -200,7 +198,7 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(
 
 
 @pytest.mark.long
-def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config: Path) -> None:
+def test_cases_of_one_file_another_cluster_and_sql_that_fails_by_itself(config):
     (config / "tests" / "a.log.gz").write_bytes(gzip.compress(LINES[2] + b"\n"))
     same = {"file": "a.log.gz", "path": "/logs/2026-11-01/a.log"}
     write(config, changed("records", max_line="1kB"))

@@ -1,18 +1,14 @@
 """A delivery gate that closed stays closed until what was sent agrees, or a person opens it; and a
 ledger that is gone is told by every command that looks at it."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka import Producer
-
-from .world import World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.fixture
-def world(world: World) -> World:
+def world(world):
     world.write_pipeline(
         gates={"delivery": [{"check": "sum_closes"}, {"check": "read_back", "mode": "full"}]},
         delivery={"lease": "2s", "lease_wait": "30s", "transaction_timeout": "20s"},
@@ -21,7 +17,7 @@ def world(world: World) -> World:
     return world
 
 
-def test_a_closed_gate_is_not_opened_by_a_run_that_ships_nothing(world: World) -> None:
+def test_a_closed_gate_is_not_opened_by_a_run_that_ships_nothing(world):
     world.steps_done("r1", "plan", "gate_source", "ship:local")
     producer = Producer({"bootstrap.servers": world.bootstrap})
     for number in range(13):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +37,26 @@ MSK = {
 
 
 @pytest.fixture(scope="module")
-def issuer() -> Iterator[OidcIssuer]:
+def issuer():
     with OidcIssuer({}, lives_seconds=LIVES_SECONDS) as issuer:
         yield issuer
 
 
 @pytest.fixture(scope="module")
-def clouds(issuer: OidcIssuer) -> Iterator[Clouds]:
+def clouds(issuer):
     with Clouds(issuer) as clouds:
         yield clouds
 
 
 @pytest.fixture(scope="module")
-def web_identity(tmp_path_factory: pytest.TempPathFactory) -> str:
+def web_identity(tmp_path_factory):
     file = tmp_path_factory.mktemp("identity") / "token"
     file.write_text(WEB_IDENTITY)
     return str(file)
 
 
 @pytest.fixture(scope="module")
-def jwt_kafka(
-    tmp_path_factory: pytest.TempPathFactory, issuer: OidcIssuer
-) -> Iterator[SecuredKafka]:
+def jwt_kafka(tmp_path_factory, issuer):
     """Takes signed tokens, and closes what is not logged in again when they end."""
     with SecuredKafka(
         tmp_path_factory.mktemp("jwt"), {}, issuer=issuer, reauthentication_ms=3_600_000
@@ -68,9 +65,7 @@ def jwt_kafka(
 
 
 @pytest.fixture(scope="module")
-def msk(
-    tmp_path_factory: pytest.TempPathFactory, clouds: Clouds
-) -> Iterator[tuple[KafkaServer, MskLogin]]:
+def msk(tmp_path_factory, clouds):
     login = MskLogin(clouds)
     with (
         KafkaServer(tmp_path_factory.mktemp("msk"), far_port=free_port()) as kafka,
@@ -82,7 +77,7 @@ def msk(
 class _Ship:
     """A ship that lasts for several lives of a token, with canaries in all that is secret."""
 
-    def __init__(self, root: Path, at: str, bootstrap: str, properties: dict[str, str]) -> None:
+    def __init__(self, root: Path, at: str, bootstrap: str, properties: dict[str, str]):
         self.world = World(root / "world", at)
         self.watched = Watched(self.world)
         self.watched.write_cluster("local", bootstrap, **properties)
@@ -91,7 +86,7 @@ class _Ship:
         self.content = os.urandom(1_600_000).hex(" ", -60).replace(" ", "\n").encode()
         self.world.write_log("a.log", self.content)
 
-    def killed_and_run_again(self, environment: dict[str, str]) -> None:
+    def killed_and_run_again(self, environment: dict[str, str]):
         self.watched.environment |= environment
         run = self.watched.start()
         began = time.monotonic()
@@ -121,12 +116,12 @@ class _Ship:
 @pytest.mark.long
 @pytest.mark.parametrize("identity", ["web identity", "instance"])
 def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
-    tmp_path: Path,
-    msk: tuple[KafkaServer, MskLogin],
-    clouds: Clouds,
-    web_identity: str,
-    identity: str,
-) -> None:
+    tmp_path,
+    msk,
+    clouds,
+    web_identity,
+    identity,
+):
     kafka, login = msk
     login.logins.clear()
     clouds.given.clear()
@@ -143,8 +138,8 @@ def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["aws_iam", "azure_imds"])
 def test_a_ship_with_a_signed_token_outlasts_it_and_a_kill(
-    tmp_path: Path, jwt_kafka: SecuredKafka, clouds: Clouds, web_identity: str, kind: str
-) -> None:
+    tmp_path, jwt_kafka, clouds, web_identity, kind
+):
     own: dict[str, Any] = {
         "aws_iam": {CONFIG: f"region={REGION},audience=kafka,duration_seconds=60"},
         "azure_imds": {
@@ -167,9 +162,7 @@ def test_a_ship_with_a_signed_token_outlasts_it_and_a_kill(
 
 
 @pytest.mark.long
-def test_brokers_that_refuse_the_identity_are_told_with_the_remedy(
-    msk: tuple[KafkaServer, MskLogin], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_that_refuse_the_identity_are_told_with_the_remedy(msk, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, f"canary-{name}")
     kafka, _ = msk

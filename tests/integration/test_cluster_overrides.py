@@ -1,7 +1,5 @@
 """Two clusters of a pipeline, of which one has routes of its own."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -10,7 +10,7 @@ import datetime as dt
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def access(hour: int, seed: str = "", day: str = "2026-11-01") -> bytes:
     return "".join(f"{line(i)}\n" for i in range(LINES_PER_HOUR)).encode()
 
 
-def event(i: int, **more: object) -> bytes:
+def event(i: int, **more) -> bytes:
     return (
         json.dumps(
             {"id": i, "kind": "buy" if i % 9 == 0 else "view", "user": f"u{i}", **more}
@@ -133,7 +133,7 @@ class World:
     """A healthy source, to be corrupted: six hours of access logs, and a pipeline of events as JSON
     lines."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path):
         (folder / "access").mkdir()
         (folder / "events").mkdir()
         self.access = Logs(
@@ -159,21 +159,21 @@ class World:
     def path(self, hour: int, file: str = "web.log") -> Path:
         return self.access.folder / name(hour, file)
 
-    def write_events(self, lines: list[bytes]) -> None:
+    def write_events(self, lines: list[bytes]):
         self.events.write("events.log", b"".join(lines))
 
-    def each_line(self, hour: int, change: Callable[[int, bytes], bytes]) -> None:
+    def each_line(self, hour: int, change: Callable[[int, bytes], bytes]):
         lines = self.read(hour).splitlines(keepends=True)
         self.write(hour, b"".join(change(i, line) for i, line in enumerate(lines)))
 
-    def everywhere(self, old: bytes, new: bytes) -> None:
+    def everywhere(self, old: bytes, new: bytes):
         for hour in HOURS:
             if hour == 7:
                 self.write(hour, access(hour).replace(old, new), "web.log.gz")
             else:
                 self.write(hour, self.read(hour).replace(old, new))
 
-    def _past_run(self, days_ago: int, size: int) -> None:
+    def _past_run(self, days_ago: int, size: int):
         end = END - dt.timedelta(days=days_ago)
         common = {
             "pipeline": "web",
@@ -212,35 +212,35 @@ class Corruption:
     pipeline: str = "access"
 
 
-def truncate(path: Path, keep: float) -> None:
+def truncate(path: Path, keep: float):
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
 
 
-def flip(path: Path, at: int) -> None:
+def flip(path: Path, at: int):
     content = bytearray(path.read_bytes())
     content[at] ^= 0xFF
     path.write_bytes(bytes(content))
 
 
-def stale(world: World) -> None:
+def stale(world: World):
     for hour in HOURS:
         file = "web.log.gz" if hour == 7 else "web.log"
         world.access.set_age(name(hour, file), 7 * 3600)
 
 
-def only_some_lines(world: World, share: float) -> None:
+def only_some_lines(world: World, share: float):
     for hour in HOURS:
         if hour != 7:
             world.each_line(hour, lambda i, line: line if i % 100 < 100 * share else b"")
 
 
-def ten_times_the_lines(world: World) -> None:
+def ten_times_the_lines(world: World):
     for hour in HOURS:
         for copy in range(3):
             world.write(hour, access(hour, seed=str(copy)), f"more{copy}.log")
 
 
-def recompressed(world: World) -> None:
+def recompressed(world: World):
     path = world.path(7, "web.log.gz")
     world.write(7, b"")
     world.path(7).unlink()
@@ -479,31 +479,31 @@ CORRUPTIONS = [
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     with spark_session("corruptions") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
         yield session
 
 
 @pytest.fixture
-def world(spark: SparkSession, tmp_path: Path) -> World:
+def world(spark, tmp_path):
     return World(spark, tmp_path)
 
 
-def test_a_healthy_source_passes_every_check(world: World) -> None:
+def test_a_healthy_source_passes_every_check(world):
     assert world.closed_by("access") == world.closed_by("events") == {}
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda each: each.what)
 @pytest.mark.long
-def test_a_corrupted_source_closes_the_gate(world: World, corruption: Corruption) -> None:
+def test_a_corrupted_source_closes_the_gate(world, corruption):
     corruption.plant(world)
     found = world.closed_by(corruption.pipeline)
     assert corruption.caught_by in found, found
     assert corruption.says in found[corruption.caught_by], found
 
 
-def test_the_table_in_the_docs_is_this_list() -> None:
+def test_the_table_in_the_docs_is_this_list():
     rows = re.findall(
         r"^\| (.+?) \| `(.+?)` \|$",
         DOCS.read_text().partition("## What catches what")[2],

@@ -1,8 +1,6 @@
 """What `delivery` promises beyond exactly-once: order within a file, at least once, a late topic
 and a rate cap, end to end."""
 
-from __future__ import annotations
-
 import pytest
 from shipper_tools.dev.console_consumer import read_records
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from pydantic import Secret
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.kafka import KafkaServer, answers
+from shipper_tools.dev.kafka import answers
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client, S3Refused
 
@@ -45,12 +44,12 @@ AWKWARD = [
 ]
 
 
-def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+def make_topic(bootstrap: str, topic: str, partitions: int = 1):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
 
 
-def send(bootstrap: str, topic: str, values: list[bytes]) -> None:
+def send(bootstrap: str, topic: str, values: list[bytes]):
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value)
@@ -62,7 +61,7 @@ def topics(bootstrap: str) -> set[str]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+def home(tmp_path):
     """A home of the dev commands; what a failed test leaves running in it is stopped."""
     yield tmp_path / "dev"
     for server in servers.remembered(tmp_path / "dev"):
@@ -87,7 +86,7 @@ def kafka_of(home: Path) -> tuple[str, ProcessId]:
 
 
 @pytest.mark.long
-def test_up_status_and_down_tell_the_truth(home: Path) -> None:
+def test_up_status_and_down_tell_the_truth(home):
     up = dev(home, "up", "kafka", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     bootstrap, process = kafka_of(home)
@@ -129,7 +128,7 @@ def test_up_status_and_down_tell_the_truth(home: Path) -> None:
 
 
 @pytest.mark.long
-def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Path) -> None:
+def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home):
     up = dev(home, "up", "hdfs", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     known = state.load(home, "hdfs")
@@ -160,7 +159,7 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home: Pat
 
 
 @pytest.mark.long
-def test_an_hdfs_with_kerberos_is_another_one_and_is_taken_down_with_the_others(home: Path) -> None:
+def test_an_hdfs_with_kerberos_is_another_one_and_is_taken_down_with_the_others(home):
     up = dev(home, "up", "hdfs", "--kerberos", "--port", "0")
     assert up.returncode == 0, up.stderr
     folder = home / "hdfs-kerberos"
@@ -177,8 +176,8 @@ def test_an_hdfs_with_kerberos_is_another_one_and_is_taken_down_with_the_others(
 
 @pytest.mark.long
 def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_else_in(
-    home: Path, tmp_path: Path
-) -> None:
+    home, tmp_path
+):
     up = dev(home, "up", "kafka", "--secure", "--port", "0")
     assert up.returncode == 0, up.stderr
     written = home / "kafka-secure" / "secure.yaml"
@@ -203,7 +202,7 @@ def test_a_secured_kafka_comes_with_a_cluster_file_that_works_and_lets_nobody_el
     assert not written.exists()
 
 
-def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None:
+def test_a_port_that_is_taken_is_said_before_anything_starts(home):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         up = dev(home, "up", "kafka", "--port", str(port))
@@ -218,9 +217,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(home: Path) -> None
 
 
 @pytest.mark.long
-def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(
-    home: Path, tmp_path: Path
-) -> None:
+def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signatures(home, tmp_path):
     up = dev(home, "up", "s3", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     endpoint = json.loads(up.stdout)["s3"]["endpoint"]
@@ -247,7 +244,7 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> None:
+def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home):
     up = dev(home, "up", "spark", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     told, known = json.loads(up.stdout)["spark"], state.load(home, "spark")
@@ -264,7 +261,7 @@ def test_a_spark_of_a_master_and_two_workers_comes_up_and_goes(home: Path) -> No
 
 
 @pytest.fixture
-def sigint_heard() -> Iterator[None]:
+def sigint_heard():
     """A shell starts what it runs in the background with SIGINT ignored, and processes pass that
     on."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -274,7 +271,7 @@ def sigint_heard() -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("sigint_heard")
-def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
+def test_a_command_that_is_interrupted_leaves_no_server(home):
     for _ in range(5):
         with subprocess.Popen(
             [sys.executable, "-m", "shipper", "dev", "up", "kafka", "--port", "0"],
@@ -299,7 +296,7 @@ def test_a_command_that_is_interrupted_leaves_no_server(home: Path) -> None:
     assert state.load(home, "kafka") is None
 
 
-def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka: KafkaServer) -> None:
+def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka):
     make_topic(kafka.bootstrap, "exact", partitions=3)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "exact"})
     producer.init_transactions(30)
@@ -314,7 +311,7 @@ def test_the_independent_reader_returns_exactly_the_committed_bytes(kafka: Kafka
     assert Counter(read_topic(kafka.bootstrap, "exact")) == Counter(AWKWARD * 3)
 
 
-def test_the_independent_reader_tells_keys_headers_and_nulls(kafka: KafkaServer) -> None:
+def test_the_independent_reader_tells_keys_headers_and_nulls(kafka):
     make_topic(kafka.bootstrap, "whole")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(
@@ -341,8 +338,8 @@ def test_the_independent_reader_tells_keys_headers_and_nulls(kafka: KafkaServer)
 
 
 def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(
-    kafka: KafkaServer,
-) -> None:
+    kafka,
+):
     make_topic(kafka.bootstrap, "open")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "open"})
     producer.init_transactions(30)

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
@@ -27,7 +25,7 @@ LIMIT = "60"
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: KafkaServer, secured: SecuredKafka) -> SecuredWorld:
+def world(tmp_path, kafka, secured):
     world = SecuredWorld(tmp_path / "world", kafka.bootstrap)
     world.set_up(secured)
     world.write_log("a.log", b"line\n")
@@ -73,7 +71,7 @@ def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
 
 def write_far(
     world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE", **properties: str
-) -> None:
+):
     spec = {
         "cluster": "far",
         "bootstrap": kafka.at(listener),
@@ -83,9 +81,7 @@ def write_far(
     (world.root / "config" / "clusters" / "far.yaml").write_text(json.dumps(spec))
 
 
-def test_all_is_well_before_the_first_ship_and_after_it(
-    world: SecuredWorld, secured: SecuredKafka
-) -> None:
+def test_all_is_well_before_the_first_ship_and_after_it(world, secured):
     code, found = doctor(world)
     assert code == 0, bad(found)
     assert "may create it" in found["far: ledger"]["text"]
@@ -121,9 +117,7 @@ def test_all_is_well_before_the_first_ship_and_after_it(
 
 
 @pytest.mark.long
-def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
-    world: SecuredWorld, secured: SecuredKafka
-) -> None:
+def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(world, secured):
     write_far(world, secured, **{"sasl.password": "a-wrong-one"})
     code, found = doctor(world)
     assert code == 1
@@ -136,9 +130,7 @@ def test_a_wrong_password_and_a_certificate_that_has_expired_have_their_lines(
 
 
 @pytest.mark.long
-def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_lines(
-    world: SecuredWorld, secured: SecuredKafka
-) -> None:
+def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_lines(world, secured):
     topic, ledger, group, ids = rights(world.pipeline, load_cluster(world.root / "config", "far"))
     secured.revoke(
         "shipper",
@@ -173,8 +165,8 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
 
 @pytest.mark.long
 def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
-    world: SecuredWorld,
-) -> None:
+    world,
+):
     world.write_pipeline(clusters=["far"], source={"path": "nothing-here", "settle": "0s"})
     assert doctor(world)[1]["source"]["severity"] == "warn"
     code, found = doctor(world, JAVA_HOME="/nowhere")
@@ -184,7 +176,7 @@ def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
 
 
 @pytest.mark.long
-def test_a_topic_that_asks_for_more_replicas_than_it_has_is_a_warning(world: SecuredWorld) -> None:
+def test_a_topic_that_asks_for_more_replicas_than_it_has_is_a_warning(world):
     world.write_pipeline(clusters=["local"])
     world.set_topic("min.insync.replicas", "2")
     assert world.run()["delivered"] == 1, "the broker takes the lower of the two"

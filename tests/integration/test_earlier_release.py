@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ RELEASES = sorted((Path(kept.__file__).parent / "releases").iterdir())
 
 
 @pytest.fixture(params=RELEASES, ids=[path.name for path in RELEASES])
-def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+def bootstrap(request):
     shutil.rmtree(kept.ROOT, ignore_errors=True)
     kept.ROOT.mkdir()
     try:
@@ -51,7 +50,7 @@ def run(window: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_its_ledger_is_continued_and_its_results_are_shown(bootstrap: str) -> None:
+def test_its_ledger_is_continued_and_its_results_are_shown(bootstrap):
     index = kept.ROOT / "runs" / "shipments.sqlite"
     look(kept.ROOT / "config")
     shown = respond(index, "shipments", {}, Everything(), config_dir=kept.ROOT / "config")

@@ -35,7 +35,7 @@ def names(paths: Iterable[str]) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in paths)
 
 
-def hostile_folder(world: World) -> None:
+def hostile_folder(world: World):
     """Makes one entry of each kind that a local file system has, and some that writers leave."""
     logs = world.logs
     for name in (
@@ -73,7 +73,7 @@ def hostile_folder(world: World) -> None:
     os.utime(world.write_log("future.log", b"one\n"), (ahead, ahead))
 
 
-def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: World) -> None:
+def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world):
     hostile_folder(world)
     daily = {"cron": "0 0 * * *", "start": "2026-11-01"}
     world.write_pipeline(
@@ -129,7 +129,7 @@ def test_entries_of_the_file_system_are_taken_or_left_out_with_a_reason(world: W
     assert all(one.reason in gap["why"] for one in left_out), "each entry with its own reason"
 
 
-def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world: World) -> None:
+def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world):
     hostile_folder(world)
     (world.logs / "below" / "up").symlink_to("..")
     (world.logs / "below" / "latest").symlink_to("../a.log")
@@ -153,7 +153,7 @@ def test_recursion_enters_no_link_and_no_hidden_folder_and_counts_them(world: Wo
 
 
 @pytest.mark.long
-def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world: World) -> None:
+def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world):
     for folder in ("app", "_temporary", ".staging"):
         world.write_log(f"{folder}/x.log", b"one\n")
     (world.logs / "latest").symlink_to("app")
@@ -167,7 +167,7 @@ def test_a_wildcard_matches_no_hidden_folder_and_a_name_does(world: World) -> No
 
 
 @pytest.mark.long
-def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world: World) -> None:
+def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world):
     os.mkfifo(world.logs / "fifo")
     world.write_log("_hidden.log", b"one\n")
     world.write_pipeline(source={"path": "logs/fifo", "settle": "0s"})
@@ -183,7 +183,7 @@ def test_a_named_pipe_is_refused_and_nobody_waits_for_its_writer(world: World) -
 
 @pytest.mark.cold
 @pytest.mark.long
-def test_names_are_read_as_utf_8_where_the_locale_is_posix(world: World) -> None:
+def test_names_are_read_as_utf_8_where_the_locale_is_posix(world):
     world.write_log("naïve – файл.log", b"one\n")
     found = world.plan(prefix=["env", "-u", "LANG", "LC_ALL=POSIX"])
     assert names(file.path for file in found.files) == ["naïve – файл.log"]
@@ -205,7 +205,7 @@ _WITHOUT_RIGHTS = [
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="takes a right away from root"
 )
 @pytest.mark.long
-def test_folders_that_cannot_be_read_are_named(world: World) -> None:
+def test_folders_that_cannot_be_read_are_named(world):
     world.write_log("a.log", b"one\n")
     for name, mode in (("shut", 0o000), ("names only", 0o444)):
         world.write_log(f"{name}/b.log", b"one\n")
@@ -224,7 +224,7 @@ def test_folders_that_cannot_be_read_are_named(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world: World) -> None:
+def test_a_run_reads_nothing_outside_of_what_the_platform_allows(world):
     """Whoever starts a step by hand gets past the command line's own check."""
     world.write_log("a.log", b"one\n")
     outside = world.root / "elsewhere" / "b.log"

@@ -17,7 +17,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AdminClient
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
@@ -92,7 +91,7 @@ def audit_parquet() -> Topics:
     }
 
 
-def _shown(value: object) -> object:
+def _shown(value):
     """Moments as Java prints them: in milliseconds, or in none."""
     if not isinstance(value, dt.datetime):
         return value
@@ -153,9 +152,7 @@ def commands(example: str) -> list[list[str]]:
     ],
 )
 @pytest.mark.long
-def test_an_example_ships_its_samples_as_its_readme_says(
-    example: str, tmp_path: Path, kafka: KafkaServer
-) -> None:
+def test_an_example_ships_its_samples_as_its_readme_says(example, tmp_path, kafka):
     folder = shutil.copytree(EXAMPLES / example, tmp_path / example)
     expected = EXPECTED[example]()
     brokers = dict.fromkeys(
@@ -175,7 +172,7 @@ def test_an_example_ships_its_samples_as_its_readme_says(
     }
 
 
-def test_each_example_is_in_the_list_and_is_right() -> None:
+def test_each_example_is_in_the_list_and_is_right():
     listed = (EXAMPLES / "README.md").read_text()
     for example in NAMES:
         assert f"[{example}]({example})" in listed
@@ -185,7 +182,7 @@ def test_each_example_is_in_the_list_and_is_right() -> None:
 
 
 @pytest.mark.long
-def test_a_log_says_where_sparks_ui_is_if_there_is_one(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_a_log_says_where_sparks_ui_is_if_there_is_one(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     for on in ("false", "true"):

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
@@ -24,7 +22,6 @@ from shipper_tools.faultproxy.proxy import FaultProxy
 from shipper.kafka.client import ClusterClient
 from shipper.report.phases import Phases
 from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import Receipt
 from shipper.worker.tuning import Following, Tuning
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered
@@ -49,7 +46,7 @@ _unique = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+def straight(tmp_path_factory):
     port = free_port()
     with (
         KafkaServer(tmp_path_factory.mktemp("far"), far_port=port) as kafka,
@@ -59,7 +56,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaSe
 
 
 @pytest.fixture
-def far(straight: tuple[KafkaServer, FaultProxy]) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+def far(straight):
     """A broker, and the link to it, to be shaped by the test."""
     yield straight
     straight[1].shape(rtt_ms=0, ack_ms=0, ack_p99_ms=0)
@@ -116,14 +113,12 @@ def spy_on_sizes(patch: pytest.MonkeyPatch) -> tuple[list[Tuning], list[float]]:
 
 
 def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_acknowledgements(
-    far: tuple[KafkaServer, FaultProxy], tmp_path: Path
-) -> None:
+    far, tmp_path
+):
     """Metadata alone would ask for two lanes and small batches."""
     orders = list[ShipOrder]()
 
-    def tasks(
-        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-    ) -> tuple[list[Receipt], None]:
+    def tasks(numbered, order, cluster, cancelled):
         orders.append(order)
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
@@ -142,14 +137,12 @@ def test_a_broker_that_answers_at_once_and_acknowledges_late_gets_lanes_for_its_
 
 @pytest.mark.long
 def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
-    far: tuple[KafkaServer, FaultProxy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    far, tmp_path, monkeypatch
+):
     followed, _ = spy_on_sizes(monkeypatch)
     with slow_to_acknowledge(far, tmp_path) as numbered:
 
-        def tasks(
-            numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-        ) -> tuple[list[Receipt], None]:
+        def tasks(numbered, order, cluster, cancelled):
             assert order.sizing is not None
             sizing = replace(order.sizing, link=replace(order.sizing.link, rtt_seconds=0.001))
             near = sizing.with_ack(0.004)
@@ -169,18 +162,16 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
 
 @pytest.mark.parametrize("records", [75_000, pytest.param(400_000, marks=pytest.mark.long)])
 def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction(
-    far: tuple[KafkaServer, FaultProxy],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    records: int,
-) -> None:
+    far,
+    tmp_path,
+    monkeypatch,
+    records,
+):
     """Half of them take 250 ms, one of a hundred 1.5 s. The narrow link makes lanes few and
     transactions small, so that other sizes would be at hand and the delay is judged often."""
     followed, waits = spy_on_sizes(monkeypatch)
 
-    def tasks(
-        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-    ) -> tuple[list[Receipt], None]:
+    def tasks(numbered, order, cluster, cancelled):
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
     shape = {"ack_ms": 250, "ack_p99_ms": 1500}
@@ -198,11 +189,11 @@ def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction
 class Spans(Phases):
     """Also says when each phase was."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.spans: list[tuple[str, float, float]] = []
 
-    def _turn(self) -> None:
+    def _turn(self):
         if self._open:
             self.spans.append((self._open[-1], self._since, time.monotonic()))
         super()._turn()
@@ -227,11 +218,11 @@ def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
 
 @pytest.mark.long
 def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
-    far: tuple[KafkaServer, FaultProxy],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    far,
+    tmp_path,
+    monkeypatch,
+    capsys,
+):
     kafka, link = far
     link.shape(rtt_ms=_RTT_MS)
     name = f"far{next(_unique)}x{os.getpid()}"
@@ -250,16 +241,14 @@ def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
     ClusterClient(numbered.cluster).create_topics({name: 4}, replication_factor=1)
     spans, made = Spans(), ship_numbered._context
 
-    def context(*given: Any) -> Any:
+    def context(*given):
         found = made(*given)
         found.phases = spans
         return found
 
     monkeypatch.setattr(ship_numbered, "_context", context)
 
-    def tasks(
-        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-    ) -> tuple[list[Receipt], None]:
+    def tasks(numbered, order, cluster, cancelled):
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
     assert ship_numbered.ship(numbered, tasks).delivered == _RECORDS

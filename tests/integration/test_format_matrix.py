@@ -155,37 +155,37 @@ class Local:
     """A folder. The others are like it: what writes a file there, and what makes the pipeline read
     from there."""
 
-    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+    def __init__(self, world: World, request: pytest.FixtureRequest):
         self.world = world
 
-    def put(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: bytes):
         self.world.write_log(name, content)
 
-    def write_pipeline(self, **source: Any) -> None:
+    def write_pipeline(self, **source):
         self.world.write_pipeline(source={"path": "logs", "settle": "0s", **source})
 
 
 class InS3(Local):
-    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+    def __init__(self, world: World, request: pytest.FixtureRequest):
         super().__init__(world, request)
         self.bucket = Bucket(world, request.getfixturevalue("s3"))
 
-    def put(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: bytes):
         self.bucket.put(name, content)
 
-    def write_pipeline(self, **source: Any) -> None:
+    def write_pipeline(self, **source):
         self.bucket.write_pipeline(**source)
 
 
 class InHdfs(Local):
-    def __init__(self, world: World, request: pytest.FixtureRequest) -> None:
+    def __init__(self, world: World, request: pytest.FixtureRequest):
         super().__init__(world, request)
         self.files: HdfsFiles = request.getfixturevalue("hdfs")
 
-    def put(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: bytes):
         self.files.write(f"/matrix/{self.world.name}/{name}", content)
 
-    def write_pipeline(self, **source: Any) -> None:
+    def write_pipeline(self, **source):
         path = self.files.uri(f"/matrix/{self.world.name}")
         self.world.write_pipeline(source={"path": path, "settle": "0s", **source}, runner=runner())
 

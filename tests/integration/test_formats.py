@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 LINES = lines_of(packed_log())
 
 
-def plant(world: World, name: str, as_name: str | None = None) -> None:
+def plant(world: World, name: str, as_name: str | None = None):
     shutil.copy(FORMATS / name, world.write_log(as_name or name, b""))
 
 

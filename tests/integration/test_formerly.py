@@ -32,7 +32,7 @@ def world(tmp_path, kafka):
     return made
 
 
-def rename(world: World, name: str, *formerly: str) -> None:
+def rename(world: World, name: str, *formerly: str):
     folder = world.root / "config" / "pipelines"
     (old,) = folder.glob("*.yaml")
     spec = json.loads(old.read_text()) | {"pipeline": name}
@@ -55,7 +55,7 @@ def gaps(world: World, name: str, until: str) -> tuple[list[str], dict[str, str]
 
 
 @pytest.mark.long
-def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: World) -> None:
+def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world):
     for hour in (5, 6, 7, 8):
         world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
     run(world, world.name, FIVE, "--scheduled")
@@ -109,8 +109,8 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world: 
 
 @pytest.mark.long
 def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(
-    world: World,
-) -> None:
+    world,
+):
     for hour in (5, 6, 7):
         world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
     run(world, world.name, FIVE, "--scheduled")

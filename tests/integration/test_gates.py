@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ NULLIF = {
 
 
 @pytest.fixture
-def logs(spark: SparkSession, tmp_path: Path) -> Logs:
+def logs(spark, tmp_path):
     made = Logs(spark, tmp_path, records={"columns": dict(NULLIF)})
     made.write("a.log", b"web1 200\nweb2 x\n- 300\n\xff\xfe 400\n")
     made.write("b.log.gz", b"web1 100\n" * 96)
@@ -50,11 +49,11 @@ def evaluate(
     return logs.evaluation(checks, plan)[0]
 
 
-def rows(**fields: object) -> dict[str, Any]:
+def rows(**fields) -> dict[str, Any]:
     return {"check": "rows", **fields}
 
 
-def not_null(column: str, **fields: object) -> dict[str, Any]:
+def not_null(column: str, **fields) -> dict[str, Any]:
     return {"check": "not_null", "column": column, **fields}
 
 
@@ -74,7 +73,7 @@ def jobs_so_far(spark: SparkSession) -> int:
 
 
 @pytest.mark.long
-def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
+def test_rows_are_counted_in_the_sample_and_in_all_files(logs):
     said = "4 rows in the sample (`on: full` counts all)"
     checks = [
         (rows(min=4, max=4, on="sample"), said),
@@ -102,9 +101,7 @@ def test_rows_are_counted_in_the_sample_and_in_all_files(logs: Logs) -> None:
 
 
 @pytest.mark.long
-def test_a_sample_has_as_many_rows_counted_without_spark(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_sample_has_as_many_rows_counted_without_spark(spark, tmp_path):
     logs = Logs(spark, tmp_path, records={"max_line": "1kB"})
     logs.pipeline["gates"] = {"sample_files": 10, "sample_piece": "64KiB"}
     logs.write("plain.log", b"\n\r\n" + b"line\n" * 40_000 + b"no end")
@@ -211,9 +208,7 @@ GOOD_AND_BAD = [
         for number, (check, _, _) in enumerate(GOOD_AND_BAD)
     ],
 )
-def test_each_check_of_lines_passes_and_fails_on_real_lines(
-    spark: SparkSession, tmp_path: Path, case: int
-) -> None:
+def test_each_check_of_lines_passes_and_fails_on_real_lines(spark, tmp_path, case):
     check, good, bad = GOOD_AND_BAD[case]
     logs = Logs(spark, tmp_path, records={"columns": COLUMNS}, routes=ROUTES)
     for content, passes in ((good, True), (bad, False)):
@@ -226,8 +221,8 @@ def test_each_check_of_lines_passes_and_fails_on_real_lines(
 
 @pytest.mark.long
 def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(
-    logs: Logs,
-) -> None:
+    logs,
+):
     columns = logs.pipeline["records"]["columns"]
     columns["typo"] = "hots"
     typo, host = evaluate(logs, not_null("typo", severity="warn"), not_null("host", min_rate=0.7))
@@ -247,10 +242,10 @@ def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evalu
 ALL_OR_NOTHING = {"path": "logs", "on_unreadable": "fail"}
 
 
-def test_a_suite_of_ones_own_judges_records_and_keeps_no_value(logs: Logs, tmp_path: Path) -> None:
+def test_a_suite_of_ones_own_judges_records_and_keeps_no_value(logs, tmp_path):
     from spark_jobs.gates.source import judge_all
 
-    def judge(*expectations: tuple[str, dict[str, Any]], **fields: Any) -> tuple[CheckResult, str]:
+    def judge(*expectations, **fields):
         suite = [{"type": f"expect_{kind}", "kwargs": kwargs} for kind, kwargs in expectations]
         (tmp_path / "web.json").write_text(json.dumps({"name": "web", "expectations": suite}))
         check = {"check": "expectations", "suite": "web.json", "on": "full", **fields}
@@ -282,7 +277,7 @@ def test_a_suite_of_ones_own_judges_records_and_keeps_no_value(logs: Logs, tmp_p
         assert "could not be evaluated" in blocks.observed
 
 
-def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
+def test_a_truncated_file_blocks_and_is_named(logs):
     path = logs.write("b cut.log.gz", b"".join(b"line %d\n" % i for i in range(100_000)))
     path.write_bytes(path.read_bytes()[:20_000])
     logs.pipeline["source"] = ALL_OR_NOTHING
@@ -304,7 +299,7 @@ def test_a_truncated_file_blocks_and_is_named(logs: Logs) -> None:
 
 
 @pytest.mark.long
-def test_a_file_that_vanished_after_the_plan_blocks(logs: Logs) -> None:
+def test_a_file_that_vanished_after_the_plan_blocks(logs):
     plan = logs.plan()
     (logs.folder / "a.log").unlink()
     logs.pipeline["source"] = ALL_OR_NOTHING
@@ -322,7 +317,7 @@ REGEXES = [
 
 @pytest.mark.parametrize("regex", REGEXES)
 @pytest.mark.long
-def test_groups_of_a_parse_are_what_spark_s_functions_say(spark: SparkSession, regex: str) -> None:
+def test_groups_of_a_parse_are_what_spark_s_functions_say(spark, regex):
     pipeline = Pipeline.model_validate(
         {
             "pipeline": "web",
@@ -359,12 +354,12 @@ def test_groups_of_a_parse_are_what_spark_s_functions_say(spark: SparkSession, r
 
 
 @pytest.fixture
-def logged() -> Iterator[list[str]]:
+def logged():
     """What reaches the loggers that quote values; their own handlers write to whatever stderr was
     when they were made."""
     records: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: records.append(f"{record.getMessage()} {record.exc_info}")  # type: ignore[method-assign]
+    handler.emit = lambda record: records.append(f"{record.getMessage()} {record.exc_info}")
     loggers = [
         PySparkLogger.getLogger("SQLQueryContextLogger"),
         logging.getLogger("great_expectations"),
@@ -385,12 +380,12 @@ def logged() -> Iterator[list[str]]:
     ],
 )
 def test_no_log_content_in_results_or_on_stderr(
-    logs: Logs,
-    capfd: pytest.CaptureFixture[str],
-    logged: list[str],
-    expression: str,
-    condition: str,
-) -> None:
+    logs,
+    capfd,
+    logged,
+    expression,
+    condition,
+):
     logs.write("a.log", f"{SECRET} {SECRET}\n- {SECRET}\n".encode())
     logs.pipeline["records"]["columns"]["strict"] = expression
     capfd.readouterr()
@@ -412,9 +407,7 @@ def numbered(count: int) -> bytes:
 
 
 @pytest.mark.long
-def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(spark, tmp_path):
     logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"})
     logs.write("large.log", numbered(100_000))  # 1.3 MB
     figures = {
@@ -437,9 +430,7 @@ def test_a_sample_of_a_large_file_is_a_few_pieces_of_it_and_the_same_each_time(
 
 
 @pytest.mark.long
-def test_a_sample_of_a_large_compressed_file_is_its_first_lines(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_sample_of_a_large_compressed_file_is_its_first_lines(spark, tmp_path):
     logs = Logs(spark, tmp_path, gates={"sample_files": 2, "sample_piece": "64KiB"})
     logs.write("large.log.gz", numbered(200_000))
     logs.write("small.log", numbered(10))
@@ -448,9 +439,7 @@ def test_a_sample_of_a_large_compressed_file_is_its_first_lines(
 
 
 @pytest.mark.long
-def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark, tmp_path):
     routes = [{"topic": "logs.{file_name}", "matching": r"logs\..+"}]
     logs = Logs(spark, tmp_path, gates={"sample_files": 3, "sample_piece": "64KiB"}, routes=routes)
     logs.write("a.log", numbered(10))
@@ -463,8 +452,8 @@ def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(
 
 @pytest.mark.long
 def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(
-    logs: Logs,
-) -> None:
+    logs,
+):
     content = numbered(2000)
     logs.write("1.log", content)
     logs.write("2.log", content.replace(b"0001000", b"x001000"))
@@ -483,9 +472,7 @@ def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_s
 
 
 @pytest.mark.long
-def test_spark_is_left_as_it_was(
-    spark: SparkSession, logs: Logs, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_spark_is_left_as_it_was(spark, logs, capfd):
     settings = dict(spark.conf.getAll)
     capfd.readouterr()
     assert not closed(
@@ -520,7 +507,7 @@ print("done")
 
 
 @pytest.mark.long
-def test_great_expectations_writes_prints_and_sends_nothing(tmp_path: Path) -> None:
+def test_great_expectations_writes_prints_and_sends_nothing(tmp_path):
     home, here, temporary = (tmp_path / name for name in ("home", "here", "tmp"))
     for folder in (home, here, temporary):
         folder.mkdir()

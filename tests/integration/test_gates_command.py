@@ -18,7 +18,7 @@ WINDOW = "2026-11-01T06:00/2026-11-01T09:00"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     for hour in (6, 7, 8):
         path = tmp_path / "logs" / f"web-20261101{hour:02}.log"
         path.parent.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_pipeline(root: Path, *checks: dict[str, object]) -> None:
+def write_pipeline(root: Path, *checks: dict[str, object]):
     spec = {
         "pipeline": "web",
         "source": {"path": "logs", "settle": "0s"},
@@ -64,7 +64,7 @@ def gates(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.long
-def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> None:
+def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root):
     done = gates(root)
     assert done.returncode == 0, done.stderr
     assert "files_per" in done.stdout
@@ -75,7 +75,7 @@ def test_an_open_gate_shows_its_table_and_leaves_nothing_behind(root: Path) -> N
 
 
 @pytest.mark.long
-def test_a_closed_gate_is_exit_code_1_and_one_json_document(root: Path) -> None:
+def test_a_closed_gate_is_exit_code_1_and_one_json_document(root):
     (root / "logs" / "web-2026110107.log").unlink()
     write_pipeline(root, {"check": "matches", "regex": "^web2 ", "severity": "warn"})
     done = gates(root, "--json")
@@ -95,7 +95,7 @@ def test_a_closed_gate_is_exit_code_1_and_one_json_document(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_window_without_files_says_so(root: Path) -> None:
+def test_a_window_without_files_says_so(root):
     for path in (root / "logs").iterdir():
         path.unlink()
     done = gates(root)
@@ -110,7 +110,7 @@ def test_a_window_without_files_says_so(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_strict_makes_exit_code_3_of_a_warning(root: Path) -> None:
+def test_strict_makes_exit_code_3_of_a_warning(root):
     write_pipeline(root, {"check": "files", "min": 4, "severity": "warn"})
     assert (gates(root).returncode, gates(root, "--strict").returncode) == (0, 3)
     write_pipeline(root, {"check": "files", "min": 4})
@@ -118,7 +118,7 @@ def test_strict_makes_exit_code_3_of_a_warning(root: Path) -> None:
 
 
 @pytest.mark.long
-def test_validate_finds_what_spark_would_refuse_in_a_check(root: Path) -> None:
+def test_validate_finds_what_spark_would_refuse_in_a_check(root):
     bad = [
         {"check": "matches", "regex": "(["},
         {"check": "condition", "name": "typo", "sql": "hots = 1"},

@@ -13,7 +13,6 @@ import subprocess
 import time
 import urllib.request
 from collections import Counter
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -38,7 +37,7 @@ class HdfsWorld(World):
 
     files: HdfsFiles
 
-    def source(self, **changes: Any) -> None:
+    def source(self, **changes):
         conf = changes.pop("conf", {})
         more = {
             key: changes.pop(key)
@@ -52,7 +51,7 @@ class HdfsWorld(World):
     def folder(self) -> str:
         return f"/logs/{self.name}"
 
-    def put(self, name: str, content: bytes, **more: Any) -> None:
+    def put(self, name: str, content: bytes, **more):
         self.files.write(f"{self.folder}/{name}", content, **more)
 
     def left_out(self) -> dict[str, str]:
@@ -72,7 +71,7 @@ def world(tmp_path, kafka, hdfs):
 
 
 def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(
-    world: HdfsWorld,
+    world,
 ):
     """A file open for writing has the age of its creation, however much was written since; one
     writer's habits are never logs."""
@@ -123,7 +122,7 @@ def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_i
 
 
 @pytest.mark.long
-def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world: HdfsWorld):
+def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world):
     """As the guide says to try it on `dev up hdfs`, whose only DataNode cannot be replaced by
     another one."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -148,7 +147,7 @@ def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:
 
 
 @pytest.mark.long
-def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_run(world: HdfsWorld):
+def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_run(world):
     first = numbered("first", 0, 4_000)
     world.put("growing.log", first)
     world.put("other.log", b"another\n")
@@ -165,7 +164,7 @@ def test_a_file_that_is_opened_again_between_plan_and_ship_is_left_to_a_later_ru
 
 
 @pytest.mark.long
-def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world: HdfsWorld):
+def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(world):
     """Quarantine is for what is wrong with a file. What only cannot be reached would be gone for
     good with it."""
     content = numbered("dead", 0, 3_000)
@@ -211,7 +210,7 @@ def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(world: HdfsWorld):
+def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(world):
     """In `runner.conf`, which both JVM's uses of Hadoop see: the listing, and Spark's tasks. The
     view knows what is open, too."""
     world.put("ha.log", b"by the second NameNode\n")
@@ -232,7 +231,7 @@ def test_a_service_of_several_namenodes_and_a_view_are_known_by_settings_alone(w
 
 @pytest.mark.cold
 @pytest.mark.long
-def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world: HdfsWorld):
+def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world):
     """Some files are read by then, some in part, some not at all: with such chunks tasks read 40 MB
     ahead, and at this rate they need a minute for the rest."""
     content = b"".join(base64.b64encode(os.urandom(384)) + b"\n" for _ in range(10_000))

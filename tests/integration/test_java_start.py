@@ -13,7 +13,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.java import find_java
 from shipper.runner import READER_JAR
@@ -28,20 +27,20 @@ LINES = b"".join(b"line %d\n" % i for i in range(500))
 
 
 @pytest.fixture
-def world(kafka: KafkaServer, tmp_path: Path) -> World:
+def world(kafka, tmp_path):
     found = World(tmp_path, kafka.bootstrap)
     found.write_log("a.log", LINES)
     return found
 
 
 @pytest.fixture(autouse=True)
-def own_java(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_java(monkeypatch):
     """Of a JVM that is shared with other tests nothing is started."""
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_GATEWAY_SECRET", raising=False)
 
 
-def with_events(world: World, folder: Path) -> None:
+def with_events(world: World, folder: Path):
     """Every SparkContext leaves a log of its events."""
     folder.mkdir(exist_ok=True)
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri()}
@@ -53,8 +52,8 @@ def with_events(world: World, folder: Path) -> None:
 
 @pytest.mark.long
 def test_a_run_starts_spark_once_with_our_words_alone_and_a_plan_or_nothing_to_ship_none(
-    world: World, tmp_path: Path
-) -> None:
+    world, tmp_path
+):
     events = tmp_path / "events"
     with_events(world, events)
     planned = world.shipper("plan", world.name, "--window", WINDOW)
@@ -79,9 +78,7 @@ def test_a_run_starts_spark_once_with_our_words_alone_and_a_plan_or_nothing_to_s
 
 
 @pytest.mark.long
-def test_what_is_set_up_for_spark_on_a_machine_holds(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_set_up_for_spark_on_a_machine_holds(world, tmp_path, monkeypatch):
     """`spark-defaults.conf` is for spark-submit to read, `core-site.xml` for Hadoop: both decide
     what a plan lists and a ship reads."""
     conf, events = tmp_path / "conf", tmp_path / "events"
@@ -107,9 +104,7 @@ def test_what_is_set_up_for_spark_on_a_machine_holds(
 
 @pytest.mark.long
 @pytest.mark.parametrize("damage", ["bytes", "header", "folder"])
-def test_damage_in_the_cache_costs_time_alone(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
+def test_damage_in_the_cache_costs_time_alone(world, tmp_path, monkeypatch, damage):
     found = class_data.archive()
     if found is None:
         pytest.skip("there is no archive here: `make setup` makes it")
@@ -135,8 +130,8 @@ def test_damage_in_the_cache_costs_time_alone(
 
 @pytest.mark.long
 def test_the_first_run_that_ships_has_the_class_data_made_for_the_next(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path / "cache"))
     assert world.run()["delivered"] == 500
     [begun] = class_data.folder().glob("*.begun")
@@ -147,9 +142,7 @@ def test_the_first_run_that_ships_has_the_class_data_made_for_the_next(
     assert begun.exists()
 
 
-def test_the_jvm_is_started_as_sparks_own_launcher_would(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_jvm_is_started_as_sparks_own_launcher_would(world, monkeypatch, tmp_path):
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))
@@ -182,7 +175,7 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(
     assert (ours[1], ours[3]) == ("-cp", "-Xmx1g")
 
 
-def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world: World) -> None:
+def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world):
     """One that does not fit is left out without a word, and each start takes two seconds more."""
     found = class_data.archive()
     assert found is not None, "`make setup` makes it"
@@ -195,7 +188,7 @@ def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world: World) ->
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
-def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> None:
+def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path):
     said = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=True).stdout
     with zipfile.ZipFile(READER_JAR) as jar:
         if jar.read("META-INF/shipper-javac").decode() != said.split()[1].split(".")[0]:
@@ -208,9 +201,7 @@ def test_the_same_compiler_makes_the_jar_that_is_committed(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_ship_that_looks_at_files_while_spark_starts_waits_for_no_second_jvm(world, tmp_path):
     """Another run has shipped since the plan, so the ship holds its files against what that run
     sent, while a thread starts Spark: both need the JVM's address, which is written once."""
     planned = world.write_log("a.log", b"a\n")
@@ -266,9 +257,7 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("java", ["none", "old"])
-def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(
-    java: str, tmp_path: Path
-) -> None:
+def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(java, tmp_path):
     home = fake_java(tmp_path / "old", "11.0.2") if java == "old" else tmp_path / "none"
     done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
     assert (done.returncode, "SHIP-807" in done.stderr) == (1, True), done.stderr
@@ -281,8 +270,8 @@ def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(
 
 @pytest.mark.long
 def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     home = fake_java(tmp_path / "java", "17.0.9")
     done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
     assert (done.returncode, "SHIP-808" in done.stderr) == (1, True), done.stderr

@@ -1,15 +1,10 @@
 """The grammar of JSON objects, as the jar and `shipper new` have it."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from shipper.cli.sample_file import _object
 from tests.samples.json_lines import OBJECTS, OTHERS
@@ -26,19 +21,19 @@ VALUES = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     with spark_session("json objects") as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def fault(spark: SparkSession) -> Any:
+def fault(spark):
     checked = spark._jvm.shipper.lines.JsonObject()
     return lambda text: checked.call(bytearray(text))
 
 
 @pytest.mark.long
-def test_the_reason_says_what_and_where(fault: Any) -> None:
+def test_the_reason_says_what_and_where(fault):
     assert {name: fault(text) for name, text in OBJECTS.items()} == dict.fromkeys(OBJECTS)
     assert {name: fault(text) for name, (text, _) in OTHERS.items()} == {
         name: why for name, (_, why) in OTHERS.items()
@@ -47,8 +42,8 @@ def test_the_reason_says_what_and_where(fault: Any) -> None:
 
 
 @pytest.mark.long
-def test_new_takes_the_same_lines_for_objects() -> None:
-    def is_object(text: bytes) -> bool:
+def test_new_takes_the_same_lines_for_objects():
+    def is_object(text):
         return _object(text.decode(errors="replace").rstrip("\r")) is not None
 
     assert [name for name, text in OBJECTS.items() if not is_object(text)] == []
@@ -57,9 +52,7 @@ def test_new_takes_the_same_lines_for_objects() -> None:
 
 @given(value=VALUES, at=st.integers(0, 200), byte=st.sampled_from(b'{}[]",:\\e0.-+u \t'))
 @pytest.mark.long
-def test_it_agrees_with_python_on_texts_that_are_nearly_json(
-    fault: Any, value: Any, at: int, byte: int
-) -> None:
+def test_it_agrees_with_python_on_texts_that_are_nearly_json(fault, value, at, byte):
     text = json.dumps({"v": value}).encode()
     at %= len(text) + 1
     for odd in (text, text[:at], text[:at] + bytes([byte]) + text[at:], text[:at] + text[at + 1 :]):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kerberos import JARS, SERVER, USER, KerberizedHdfs
 from shipper_tools.dev.spark import SparkServer
 from shipper_tools.dev.yarn import YarnServer
@@ -46,7 +45,7 @@ LOCAL: Mapping[str, Any] = {"conf": {}}
 
 
 @pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberizedHdfs]:
+def hdfs(tmp_path_factory):
     folder, own = tmp_path_factory.mktemp("kerberos"), tmp_path_factory.mktemp("own")
     with KerberizedHdfs(folder, ticket_seconds=TICKET_SECONDS, die_with_parent=True) as hdfs:
         for name, contents in {"logs": LINES, "long": [LONG] * LONG_FILES}.items():
@@ -65,7 +64,7 @@ class KerberizedYarn(YarnServer):
 
     hdfs: KerberizedHdfs
 
-    def _write_settings(self) -> None:
+    def _write_settings(self):
         super()._write_settings()
         shutil.copy(self.hdfs.conf_dir / "hdfs-site.xml", self.conf_dir)
         login = {"hadoop.security.authentication": "kerberos"}
@@ -91,11 +90,11 @@ class Place(NamedTuple):
 
 @pytest.fixture(params=["local", "standalone", "yarn"])
 def place(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    hdfs: KerberizedHdfs,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Place]:
+    request,
+    tmp_path,
+    hdfs,
+    monkeypatch,
+):
     """Executors have neither ticket nor keytab, and those of a standalone Spark no settings of
     Hadoop's."""
     if request.param == "local":
@@ -145,7 +144,7 @@ def environment(
     }
 
 
-def shell(hdfs: KerberizedHdfs, *words: str) -> None:
+def shell(hdfs: KerberizedHdfs, *words: str):
     """Hadoop's own client, as a writer uses it, by keytab."""
     command = [*hdfs._command("org.apache.hadoop.fs.FsShell"), *words]
     login = {"KRB5PRINCIPAL": SERVER, "KRB5KEYTAB": str(hdfs.keytab)}
@@ -167,8 +166,8 @@ class KerberosWorld(World):
         principal: str = USER,
         of: str = "logs",
         on: Mapping[str, Any] = LOCAL,
-        **changes: object,
-    ) -> None:
+        **changes,
+    ):
         login = {
             "spark.kerberos.principal": principal,
             "spark.kerberos.keytab": str(self.hdfs.keytab),
@@ -200,16 +199,14 @@ class KerberosWorld(World):
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: KafkaServer, hdfs: KerberizedHdfs) -> KerberosWorld:
+def world(tmp_path, kafka, hdfs):
     found = KerberosWorld(tmp_path / "world", kafka.bootstrap)
     found.hdfs = hdfs
     found.write()
     return found
 
 
-def test_a_ticket_cache_is_enough_for_a_run(
-    world: KerberosWorld, tmp_path: Path, place: Place
-) -> None:
+def test_a_ticket_cache_is_enough_for_a_run(world, tmp_path, place):
     world.write(on=place.runner)
     cache = ticket(world.hdfs, USER, tmp_path / "cache")
     done = world.command_with(cache, "run", world.name, "--window", WINDOW, conf=place.conf)
@@ -217,7 +214,7 @@ def test_a_ticket_cache_is_enough_for_a_run(
     assert world.read() == lines_of(*LINES)
 
 
-def test_a_ship_by_keytab_outlasts_its_ticket(world: KerberosWorld, place: Place) -> None:
+def test_a_ship_by_keytab_outlasts_its_ticket(world, place):
     """Neither the first ticket nor the first delegation token gives the last files."""
     world.write(keytab=True, of="long", delivery=SLOWLY, on=place.runner)
     done = world.command_with(None, "run", world.name, "--window", WINDOW, conf=place.conf)
@@ -231,7 +228,7 @@ def renewed(hdfs: KerberizedHdfs, folder: Path) -> Iterator[Path]:
     ``with`` block. Hadoop's KDC for tests renews tickets, too, but without a later end."""
     cache, ended = ticket(hdfs, USER, folder / "cache"), threading.Event()
 
-    def renew() -> None:
+    def renew():
         while not ended.wait(TICKET_SECONDS / 3):
             ticket(hdfs, USER, folder / "new").replace(cache)
 
@@ -246,8 +243,8 @@ def renewed(hdfs: KerberizedHdfs, folder: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("place", ["local", "standalone"], indirect=True)
 def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_login_sends_the_rest(
-    world: KerberosWorld, tmp_path: Path, place: Place
-) -> None:
+    world, tmp_path, place
+):
     """Nobody renews the ticket once something is committed. Spark may take one more token while
     that ticket lives. The last files are begun after both have ended."""
     world.write(of="long", delivery=SLOWLY | {"rate_limit": "600kB/s"}, on=place.runner)
@@ -276,9 +273,7 @@ def test_a_ship_by_ticket_cache_ends_with_its_ticket_and_the_next_login_sends_th
     assert world.read() == ALL_LONG
 
 
-def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(
-    world: KerberosWorld, tmp_path: Path
-) -> None:
+def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(world, tmp_path):
     world.write(of="long", delivery=SLOWLY)
     with renewed(world.hdfs, tmp_path) as cache:
         done = world.command_with(cache, "run", world.name, "--window", WINDOW)
@@ -286,7 +281,7 @@ def test_a_ship_by_ticket_cache_outlasts_its_ticket_if_somebody_renews_it(
     assert world.read() == ALL_LONG
 
 
-def test_who_is_not_logged_in_is_told_what_helps(world: KerberosWorld, tmp_path: Path) -> None:
+def test_who_is_not_logged_in_is_told_what_helps(world, tmp_path):
     missing = str(world.plan_with(None)["error"])
     assert "SHIP-313" in missing
     assert "kinit" in missing
@@ -298,16 +293,14 @@ def test_who_is_not_logged_in_is_told_what_helps(world: KerberosWorld, tmp_path:
     assert "HADOOP_CONF_DIR" in simple
 
 
-def test_a_keytab_without_the_principal_is_told_in_one_sentence(world: KerberosWorld) -> None:
+def test_a_keytab_without_the_principal_is_told_in_one_sentence(world):
     world.write(keytab=True, principal="nobody@SHIPPER.TEST")
     error = str(world.plan_with(None)["error"])
     assert "SHIP-313" in error
     assert "nobody@SHIPPER.TEST" in error
 
 
-def test_a_missing_keytab_and_a_missing_krb5_conf_are_told(
-    world: KerberosWorld, tmp_path: Path
-) -> None:
+def test_a_missing_keytab_and_a_missing_krb5_conf_are_told(world, tmp_path):
     world.write_pipeline(
         source={"path": f"{world.hdfs.uri}/logs", "settle": "0s"},
         runner={
@@ -325,9 +318,7 @@ def test_a_missing_keytab_and_a_missing_krb5_conf_are_told(
     assert "SHIP-313" in str(world.plan_with(None, without="JAVA_TOOL_OPTIONS")["error"])
 
 
-def test_bytes_that_hdfs_does_not_give_are_no_empty_window(
-    world: KerberosWorld, tmp_path: Path
-) -> None:
+def test_bytes_that_hdfs_does_not_give_are_no_empty_window(world, tmp_path):
     """Without `dfs.data.transfer.protection` files can be listed, and not read."""
     conf = tmp_path / "conf"
     shutil.copytree(world.hdfs.conf_dir, conf)

@@ -30,13 +30,13 @@ SHIPPING = "shipping"
 class Ship:
     """A ship step in a process group of its own, as an Airflow task runs it."""
 
-    def __init__(self, world: World, run_id: str, *steps: str) -> None:
+    def __init__(self, world: World, run_id: str, *steps: str):
         self.process = world.steps(run_id, *(steps or ("ship:local",)))
         self.lines: list[str] = []
         self._news = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def _read(self) -> None:
+    def _read(self):
         assert self.process.stderr is not None
         for line in self.process.stderr:
             with self._news:
@@ -56,7 +56,7 @@ class Ship:
     def running(self) -> bool:
         return self.process.poll() is None
 
-    def signal_all(self, number: int) -> None:
+    def signal_all(self, number: int):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
@@ -103,7 +103,7 @@ def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Coun
     return lines_of(*contents.values())
 
 
-def small_steps(world: World, **changes: object) -> None:
+def small_steps(world: World, **changes):
     """Many splits and many transactions, so that a kill finds something half done."""
     delivery = {
         "chunk_size": "300kB",
@@ -114,14 +114,14 @@ def small_steps(world: World, **changes: object) -> None:
         "transaction_timeout": "20s",
     }
     world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": "2MiB", **changes.pop("source", {})},  # type: ignore[dict-item]
-        delivery=delivery | changes.pop("delivery", {}),  # type: ignore[operator]
-        runner={"driver_memory": "1g", **changes.pop("runner", {})},  # type: ignore[dict-item]
+        source={"path": "logs", "settle": "0s", "split_size": "2MiB", **changes.pop("source", {})},
+        delivery=delivery | changes.pop("delivery", {}),
+        runner={"driver_memory": "1g", **changes.pop("runner", {})},
         **changes,
     )
 
 
-def prepare(world: World, run_id: str) -> None:
+def prepare(world: World, run_id: str):
     world.steps_done(run_id, "plan", "gate_source")
 
 
@@ -131,7 +131,7 @@ class Kills:
 
     FILES, LINES = 8, 60_000
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random):
         self.world = world
         self.rng = rng
         self.fired: list[str] = []
@@ -141,7 +141,7 @@ class Kills:
         self.plans = 0
         self.ship: Ship | None = None
 
-    def fire(self, kills: int) -> None:
+    def fire(self, kills: int):
         for _ in range(5 * kills):  # some come too early for their victim, some too late
             if len(self.fired) == kills:
                 break
@@ -155,14 +155,14 @@ class Kills:
                 self._end()
         self._end()
 
-    def _plan_more(self) -> None:
+    def _plan_more(self):
         self.expected += numbered_lines(
             self.world, self.FILES, self.LINES, first=self.FILES * self.plans
         )
         self.plans += 1
         prepare(self.world, f"killed-{self.plans}")
 
-    def _kill(self, left: int) -> None:
+    def _kill(self, left: int):
         ship, there = self.ship, self.world.ledger_count()
         assert ship is not None
         if left > 1 and self.rng.random() < 0.3:  # any moment from Spark's start on
@@ -177,7 +177,7 @@ class Kills:
             if kind != "worker":  # Spark repeats the task of a lost worker, and the ship goes on
                 self._end()
 
-    def _end(self) -> None:
+    def _end(self):
         if self.ship is not None:
             self.ship.wait()
             self.ship = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ K8S = "org.apache.spark.scheduler.cluster.k8s"
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
+def jvm():
     port, secret = launch_gateway(
         classpath=f"{_find_spark_home()}/jars/*", die_on_exit=True, enable_auth=True
     )
@@ -36,23 +36,23 @@ def jvm() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def settings() -> dict[str, str]:
+def settings():
     pipeline = load_pipeline(EXAMPLE / "config", "web_access", EVERYTHING)
     return {**spark_settings(pipeline), "spark.app.name": "web-access"}
 
 
 @pytest.fixture(scope="module")
-def manifests() -> dict[str, Any]:
+def manifests():
     found = YAML(typ="safe").load_all((EXAMPLE / "shipper.yaml").read_text())
     return {each["kind"]: each for each in found}
 
 
-def module(package: Any, name: str) -> Any:
+def module(package, name: str):
     """Return a Scala object."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def executor_pod(jvm: Any, settings: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def executor_pod(jvm, settings: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the pod and its container, as Spark would ask for them."""
     spark, none = jvm.org.apache.spark, jvm.scala.Option.empty()
     conf = spark.SparkConf(False)
@@ -70,9 +70,7 @@ def executor_pod(jvm: Any, settings: Mapping[str, str]) -> tuple[dict[str, Any],
 
 
 @pytest.mark.long
-def test_spark_makes_the_pod_that_the_manifests_are_for(
-    jvm: Any, settings: dict[str, str], manifests: dict[str, Any]
-) -> None:
+def test_spark_makes_the_pod_that_the_manifests_are_for(jvm, settings, manifests):
     pod, container = executor_pod(jvm, settings)
     service, job = manifests["Service"], manifests["CronJob"]["spec"]["jobTemplate"]["spec"]
     driver = job["template"]["spec"]
@@ -104,9 +102,7 @@ def test_spark_makes_the_pod_that_the_manifests_are_for(
 
 
 @pytest.mark.long
-def test_the_image_starts_an_executor_by_a_command_line_that_spark_reads(
-    jvm: Any, settings: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_image_starts_an_executor_by_a_command_line_that_spark_reads(jvm, settings, tmp_path):
     """`java` writes down how it was called."""
     _, container = executor_pod(jvm, settings)
     binary = tmp_path / "bin" / "java"
@@ -141,14 +137,14 @@ def test_the_image_starts_an_executor_by_a_command_line_that_spark_reads(
     )
 
 
-def test_a_command_is_run_as_it_is(tmp_path: Path) -> None:
+def test_a_command_is_run_as_it_is(tmp_path):
     done = subprocess.run(
         [EXAMPLE / "entrypoint.sh", "echo", "a b"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "a b\n"
 
 
-def jvm_array(jvm: Any, words: list[str]) -> Any:
+def jvm_array(jvm, words: list[str]):
     made = jvm.java.lang.reflect.Array.newInstance(
         jvm.java.lang.Class.forName("java.lang.String"), len(words)
     )

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import gzip
 import os
-from pathlib import Path
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from tests.chaos.log_day import OPERATIONS, Options, run_day
-from tests.integration.world import World, lines_of
+from tests.integration.world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.mark.long
 def test_every_line_of_a_directory_that_changes_arrives_once_and_gaps_say_what_is_missing(
-    tmp_path: Path, kafka: KafkaServer
+    tmp_path, kafka
 ):
     options = Options(
         seed=1, steps=2, operations=frozenset(OPERATIONS) - {"kill"}
@@ -36,9 +34,7 @@ def lines(name: str, count: int) -> bytes:
     ids=["several times", "beyond its first split"],
 )
 @pytest.mark.long
-def test_a_file_that_grew_and_was_packed_later_is_not_sent_again(
-    world: World, counts: tuple[int, ...]
-) -> None:
+def test_a_file_that_grew_and_was_packed_later_is_not_sent_again(world, counts):
     """An archiving job gives the packed file a time of its own."""
     world.write_pipeline(
         source={"path": "logs", "settle": "0s", "split_size": "64KiB", "on_replaced": "continue"}

@@ -6,7 +6,7 @@ import itertools
 import threading
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions
 from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
@@ -24,13 +24,13 @@ _names = (f"log-{number}" for number in itertools.count())
 class Log:
     """A topic of one partition, and two clients of it: what one has written the other must read."""
 
-    def __init__(self, kafka: KafkaServer) -> None:
+    def __init__(self, kafka: KafkaServer):
         self.cluster = Cluster(name="c", bootstrap=kafka.bootstrap)
         self.reader, self.writer = ClusterClient(self.cluster), ClusterClient(self.cluster)
         self.topic = next(_names)
         self.writer.create_topics({self.topic: 1}, replication_factor=1)
 
-    def write(self, *values: bytes) -> None:
+    def write(self, *values: bytes):
         self.writer.append(self.topic, 0, [(b"key", value) for value in values])
 
     def read(
@@ -53,11 +53,11 @@ class Log:
 
 
 @pytest.fixture
-def log(kafka: KafkaServer) -> Log:
+def log(kafka):
     return Log(kafka)
 
 
-def test_each_read_sees_all_that_was_acknowledged_before_it(log: Log) -> None:
+def test_each_read_sees_all_that_was_acknowledged_before_it(log):
     assert log.read() == []
     expected: list[bytes] = []
     for number in range(200):
@@ -68,7 +68,7 @@ def test_each_read_sees_all_that_was_acknowledged_before_it(log: Log) -> None:
     assert log.read(start=200) == []
 
 
-def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log: Log) -> None:
+def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log):
     log.write(b"before")
     lane = log.begin()
     log.write(b"behind")
@@ -80,7 +80,7 @@ def test_a_read_waits_for_an_open_transaction_and_a_plan_does_not(log: Log) -> N
     lane.leave()
 
 
-def test_a_read_that_must_reach_a_record_does_not_end_before_it(log: Log) -> None:
+def test_a_read_that_must_reach_a_record_does_not_end_before_it(log):
     """As if the broker that answers did not lead the partition any more: its end is one that others
     have passed."""
     log.write(b"one")
@@ -92,7 +92,7 @@ def test_a_read_that_must_reach_a_record_does_not_end_before_it(log: Log) -> Non
     late.join()
 
 
-def test_what_was_aborted_is_not_read(log: Log) -> None:
+def test_what_was_aborted_is_not_read(log):
     lane = log.begin()
     lane.leave()
     assert log.read() == []
@@ -100,21 +100,21 @@ def test_what_was_aborted_is_not_read(log: Log) -> None:
     assert log.read() == [b"behind"]
 
 
-def test_a_read_from_behind_the_end_says_so_and_the_next_one_works(log: Log) -> None:
+def test_a_read_from_behind_the_end_says_so_and_the_next_one_works(log):
     log.write(b"one")
     with pytest.raises(ClusterError, match=f"cannot read {log.topic}-0"):
         log.read(start=99)
     assert log.read() == [b"one"]
 
 
-def test_connecting_beforehand_changes_nothing_and_a_missing_topic_is_no_error(log: Log) -> None:
+def test_connecting_beforehand_changes_nothing_and_a_missing_topic_is_no_error(log):
     log.write(b"one")
     log.reader.connect(log.topic, [0])
     assert log.read() == [b"one"]
     log.reader.connect(f"{log.topic}-is-not-there", [0, 1])
 
 
-def test_more_records_than_the_producers_queue_takes_are_all_written(log: Log) -> None:
+def test_more_records_than_the_producers_queue_takes_are_all_written(log):
     offsets = log.writer.append(
         log.topic, 0, ((b"key", b"%d" % number) for number in range(150_000))
     )
@@ -122,8 +122,8 @@ def test_more_records_than_the_producers_queue_takes_are_all_written(log: Log) -
 
 
 def test_a_record_that_is_refused_before_it_is_sent_is_named_and_a_partition_that_comes_is_waited_for(  # noqa: E501
-    log: Log,
-) -> None:
+    log,
+):
     with pytest.raises(ClusterError, match=f"cannot write to {log.topic}: MSG_SIZE_TOO_LARGE"):
         log.write(b"v" * 3_000_000)
     log.write(b"small")  # brings the topic's metadata, with one partition

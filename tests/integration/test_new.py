@@ -1,7 +1,5 @@
 """What `shipper new` makes of a sample ships it, and Spark finds the time that it found."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re
@@ -31,7 +29,7 @@ SAMPLES = {
         pytest.param("millis", marks=pytest.mark.long),
     ],
 )
-def test_a_new_pipeline_ships_its_sample(kind: str, tmp_path: Path, kafka) -> None:
+def test_a_new_pipeline_ships_its_sample(kind, tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     content = b"".join(SAMPLES[kind] % second for second in range(60))
     sample = world.write_log("a.log", content)
@@ -68,9 +66,7 @@ def test_a_new_pipeline_ships_its_sample(kind: str, tmp_path: Path, kafka) -> No
         "orders_csv/logs/2026-11-01/orders.csv",
     ],
 )
-def test_what_new_says_next_shows_the_sample_with_its_time(
-    sample: str, tmp_path: Path, kafka
-) -> None:
+def test_what_new_says_next_shows_the_sample_with_its_time(sample, tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     (world.root / "config" / "pipelines" / f"{world.name}.yaml").unlink()
     flags = [

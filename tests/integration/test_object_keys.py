@@ -3,9 +3,6 @@ double, since one that keeps files cannot hold such keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from shipper.report.plan_result import PlanResult
@@ -17,7 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[S3Double]:
+def store():
     with S3Double(page=3) as double:
         yield double
 
@@ -25,16 +22,16 @@ def store() -> Iterator[S3Double]:
 class Keys:
     """A pipeline over a bucket of its own."""
 
-    def __init__(self, world: World, store: S3Double) -> None:
+    def __init__(self, world: World, store: S3Double):
         self.world, self.store, self.bucket = world, store, f"b-{world.name}"
         self.uri = f"s3a://{self.bucket}"
         store.objects[self.bucket] = {}
         store.refusals.clear()
 
-    def put(self, key: str, content: bytes = b"one\n", **more: Any) -> None:
+    def put(self, key: str, content: bytes = b"one\n", **more):
         self.store.put(self.bucket, key, content, **more)
 
-    def source(self, path: str = "logs/", **more: Any) -> None:
+    def source(self, path: str = "logs/", **more):
         s3 = {"endpoint": self.store.endpoint, "path_style": True, "credentials": "anonymous"}
         self.world.write_pipeline(
             source={"path": f"{self.uri}/{path}", "settle": "0s", "s3": s3, **more},
@@ -52,12 +49,12 @@ class Keys:
 
 
 @pytest.fixture
-def keys(world: World, store: S3Double) -> Keys:
+def keys(world, store):
     return Keys(world, store)
 
 
 @pytest.mark.long
-def test_an_object_of_the_folders_name_hides_nothing_that_is_in_the_folder(keys: Keys) -> None:
+def test_an_object_of_the_folders_name_hides_nothing_that_is_in_the_folder(keys):
     for number in range(5):
         keys.put(f"web/06/{number}.log", b"%d\n" % number)
     keys.put("web/06", b"")
@@ -89,8 +86,8 @@ ODD = ("d//a.log", "d/./a.log", "d/x/../a.log", "d/sub//a.log", "d/full/", "/a.l
 
 @pytest.mark.long
 def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails(
-    keys: Keys,
-) -> None:
+    keys,
+):
     for key in ODD:
         keys.put(key, b"odd\n")
     good = ["d/a.log", "d/full/b.log", "d/sub/a.log", "d/x/a.log"]
@@ -126,7 +123,7 @@ def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails
 
 
 @pytest.mark.long
-def test_archived_objects_are_left_out_until_they_are_restored(keys: Keys) -> None:
+def test_archived_objects_are_left_out_until_they_are_restored(keys):
     keys.put("logs/a.log", b"one\n")
     keys.put("logs/b.log", b"two\n", storage_class="GLACIER")
     keys.put(

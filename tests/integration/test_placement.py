@@ -98,9 +98,7 @@ def placed(kafka: KafkaServer, topic: str, count: int, records: int) -> dict[byt
     return found
 
 
-def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
+def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(kafka, tmp_path):
     java = find_java()
     modules = subprocess.run(
         [java.path, "--list-modules"], capture_output=True, text=True, check=True
@@ -132,8 +130,8 @@ def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(
 
 
 def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(
-    kafka: KafkaServer,
-) -> None:
+    kafka,
+):
     keys: list[bytes | None] = [b"client" if number % 2 else None for number in range(1000)]
     found = shipped(kafka, "mixed", keys, 16)
     assert len({found[b"%d" % number] for number in range(0, 1000, 2)}) == 1

@@ -8,14 +8,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config import load_cluster
 from shipper.driver.context import RunContext
@@ -41,7 +40,7 @@ class Shipped:
     """A window that was shipped once for all tests. A test sees what it broke itself: what an
     earlier one broke is known, and the ledger and the step's result are mended after each."""
 
-    def __init__(self, root: Path, bootstrap: str) -> None:
+    def __init__(self, root: Path, bootstrap: str):
         self.world = World(root, bootstrap, topics={"": 3} | dict.fromkeys(KINDS.values(), 2))
         self.write_pipeline()
         # Some chunks each, a byte order mark, and a file that goes to several topics.
@@ -61,7 +60,7 @@ class Shipped:
         self.mend: list[Callable[[], object]] = []
         self.known: set[str] = set()
 
-    def write_pipeline(self) -> None:
+    def write_pipeline(self):
         routes = [
             {"when": f"value LIKE '{begin} %'", "topic": self.world.topic(to)}
             for begin, to in KINDS.items()
@@ -137,12 +136,12 @@ class Shipped:
         """Messages of one partition, by a client of the test's own."""
         return list(read_messages(self.world.bootstrap, topic, partition))
 
-    def delete_up_to(self, topic: str, partition: int, offset: int) -> None:
+    def delete_up_to(self, topic: str, partition: int, offset: int):
         admin = AdminClient(self.client)  # it must outlive its futures
         for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             future.result(20)
 
-    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes | None):
         producer = Producer(self.client)
         producer.produce(topic, value, key, partition)
         assert producer.flush(20) == 0
@@ -159,19 +158,19 @@ class Shipped:
             if key[1] == "chunk" and value["records"] and topic in (None, key[-1])
         ]
 
-    def write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
+    def write_ledger(self, key: list[Any], value: dict[str, Any] | None):
         before = [found for other, found in self.chunk_records() if other == key]
         self._write_ledger(key, value)
         self.mend.append(lambda: self._write_ledger(key, before[-1] if before else None))
 
-    def _write_ledger(self, key: list[Any], value: dict[str, Any] | None) -> None:
+    def _write_ledger(self, key: list[Any], value: dict[str, Any] | None):
         text = None if value is None else json.dumps(value).encode()
         ledger = self.world.cluster.ledger_topic(self.world.name)
         self.produce(ledger, 1, json.dumps(key, separators=(",", ":")).encode(), text)
 
 
 @pytest.fixture(scope="module")
-def window(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> Shipped:
+def window(tmp_path_factory, kafka):
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     made = Shipped(tmp_path_factory.mktemp("planted"), kafka.bootstrap)
     assert made.steps("plan", "gate_source", "ship:local", GATE) == 0, made.gate().error
@@ -179,7 +178,7 @@ def window(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaServer) -> Ship
 
 
 @pytest.fixture
-def shipped(window: Shipped) -> Iterator[Shipped]:
+def shipped(window):
     yield window
     if not window.mend:  # what it broke stays broken
         window.known |= set(window._open())
@@ -187,7 +186,7 @@ def shipped(window: Shipped) -> Iterator[Shipped]:
         window.mend.pop()()
 
 
-def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
+def test_without_a_fault_every_place_counts_the_same(shipped):
     gate, topic = shipped.gate(), shipped.world.topic()
     assert gate.status == "succeeded"
     assert shipped.count("read") == (5_301, 5_301, 5_301, None)
@@ -209,7 +208,7 @@ def test_without_a_fault_every_place_counts_the_same(shipped: Shipped) -> None:
 
 
 @pytest.mark.long
-def test_a_chunk_that_has_expired_from_the_topic(shipped: Shipped) -> None:
+def test_a_chunk_that_has_expired_from_the_topic(shipped):
     """delete-records, and retention likewise: a warning with its own name, and no failed sum."""
     topic = shipped.world.topic("-gone")
     _, value = shipped.chunk_records(topic)[0]
@@ -225,7 +224,7 @@ def test_a_chunk_that_has_expired_from_the_topic(shipped: Shipped) -> None:
     assert shipped.count(topic)[1:] == (100, 100, None)
 
 
-def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
+def test_a_ledger_record_that_is_gone(shipped):
     topic = f"{shipped.world.topic()}-errors"
     key, value = shipped.chunk_records(topic)[0]
     shipped.write_ledger(key, None)
@@ -244,7 +243,7 @@ def test_a_ledger_record_that_is_gone(shipped: Shipped) -> None:
 
 
 @pytest.mark.long
-def test_a_ledger_record_without_data(shipped: Shipped) -> None:
+def test_a_ledger_record_without_data(shipped):
     topic = shipped.world.topic()
     key, value = shipped.chunk_records(topic)[0]
     beyond = [*key[:-2], 1_000_000, topic]
@@ -261,7 +260,7 @@ def test_a_ledger_record_without_data(shipped: Shipped) -> None:
 
 
 @pytest.mark.long
-def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
+def test_a_chunk_that_is_in_the_topic_twice(shipped):
     topic = shipped.world.topic("-twice")
     _, value = shipped.chunk_records(topic)[0]
     for message in shipped.read(topic, value["partition"])[: value["records"]]:
@@ -275,8 +274,8 @@ def test_a_chunk_that_is_in_the_topic_twice(shipped: Shipped) -> None:
 
 
 def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(
-    shipped: Shipped,
-) -> None:
+    shipped,
+):
     """One line of the topic replaced by another of the same length: nothing that only counts can
     see it."""
     topic = shipped.world.topic("-changed")
@@ -292,7 +291,7 @@ def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_chec
     }
 
 
-def test_a_topic_that_was_deleted_and_created_anew(shipped: Shipped) -> None:
+def test_a_topic_that_was_deleted_and_created_anew(shipped):
     """Last, since what it breaks stays broken: the gate, and each later plan, name the topic."""
     topic = shipped.world.topic("-gone")
     admin = AdminClient(shipped.client)

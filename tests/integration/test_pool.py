@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +47,7 @@ pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def broker(tmp_path_factory):
     """A broker of its own: with ACLs, and stopped for a while by one of the tests."""
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -65,7 +64,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture
-def ledger(broker: KafkaServer) -> Ledger:
+def ledger(broker):
     return Ledger(broker)
 
 
@@ -87,7 +86,7 @@ def create_acls(ledger: Ledger, *bindings: AclBinding) -> AdminClient:
     return admin
 
 
-def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
+def test_a_pool_keeps_nothing_of_what_is_delivered(ledger):
     """Until it ends: a task of 10 GB that ships to a thousand topics makes a million chunks."""
     ledger.create(forgotten=1)
     chunks = [chunk("forgotten", f"f{n}") for n in range(20)]
@@ -98,7 +97,7 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
             pool.submit([chunks.pop()])
         pool.drain()
 
-        def gone() -> bool:
+        def gone():
             gc.collect()
             return (
                 sum(one() is not None for one in kept) <= 1
@@ -108,7 +107,7 @@ def test_a_pool_keeps_nothing_of_what_is_delivered(ledger: Ledger) -> None:
         assert pool.close(20).delivered == 20
 
 
-def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger: Ledger) -> None:
+def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger):
     ledger.create(open=1, secret=1)
     deny = acl("secret")
     admin = create_acls(ledger, deny, acl("secret", AclPermissionType.ALLOW, AclOperation.ALL))
@@ -140,8 +139,8 @@ def _filter_of(binding: AclBinding) -> AclBindingFilter:
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
-    broker: KafkaServer, ledger: Ledger, transactional: bool
-) -> None:
+    broker, ledger, transactional
+):
     """Lanes share what is known of a topic. The first one that is refused learns of the new limit;
     the batches of the others were built by the old one all the same, and none of their records is
     too large. At least once, a batch holds no more than what is flushed together."""
@@ -180,16 +179,14 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
     assert found == expected if transactional else found >= expected
 
 
-def test_close_returns_by_its_deadline_while_the_broker_is_stopped(
-    broker: KafkaServer, ledger: Ledger
-) -> None:
+def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker, ledger):
     ledger.create(stalled=4)
     chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
     pool = Pool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
     pool.open(["stalled"])
     submitted: list[Chunk] = []
 
-    def submit_all() -> None:
+    def submit_all():
         for one in chunks:
             try:
                 pool.submit([one])
@@ -216,7 +213,7 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(
     assert len({id(c) for c in ends}) == len(ends) >= len(submitted)
 
 
-def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger: Ledger) -> None:
+def test_order_in_a_partition_is_kept_across_retries(broker, ledger):
     ledger.create(ordered=3)
     chunks = [
         chunk("ordered", f"{sequence}-{n:03}", records=50, sequence=sequence)
@@ -239,7 +236,7 @@ def test_order_in_a_partition_is_kept_across_retries(broker: KafkaServer, ledger
 
 
 @pytest.fixture
-def quota(broker: KafkaServer) -> Iterator[int]:
+def quota(broker):
     """Bytes per second that the broker lets a client.id send."""
     where = [
         "--bootstrap-server",
@@ -257,7 +254,7 @@ def quota(broker: KafkaServer) -> Iterator[int]:
 
 
 @pytest.mark.long
-def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int) -> None:
+def test_lanes_take_turns_when_the_broker_throttles(ledger, quota):
     """All four send at once what the quota lets through in 20 s, and each has 10 s: every
     transaction timed out and was sent again, without end. The broker's answers say for how long it
     throttles; whoever cannot end in time leaves at once, and waits for its turn."""
@@ -278,7 +275,7 @@ def test_lanes_take_turns_when_the_broker_throttles(ledger: Ledger, quota: int) 
     assert Counter(ledger.values("throttled", 4)) == expected
 
 
-def test_nothing_is_left_behind_by_a_closed_pool(ledger: Ledger) -> None:
+def test_nothing_is_left_behind_by_a_closed_pool(ledger):
     ledger.create(clean=1)
     ledger.keys()  # whose consumer stays
     threads, sockets = _threads(), _sockets()
@@ -307,13 +304,13 @@ def _sockets() -> int:
     return found
 
 
-def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> None:
+def test_no_lane_fences_its_past_before_that_is_announced(ledger):
     ledger.create(announced=1)
     options = ledger.options()
     earlier = OpenLane(options.settings, "announced.0", LEDGER, begun=False)
     commits: list[str] = []
 
-    def announce() -> None:
+    def announce():
         time.sleep(1.0)  # more than the lane needs to connect
         commit_one(earlier, commits)
 
@@ -325,15 +322,15 @@ def test_no_lane_fences_its_past_before_that_is_announced(ledger: Ledger) -> Non
     earlier.die()
 
 
-def commit_one(lane: OpenLane, commits: list[str]) -> None:
+def commit_one(lane: OpenLane, commits: list[str]):
     lane.begin()
     lane.produce("announced", b"value", None, 0)
     lane.commit()
     commits.append("committed")
 
 
-def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -> None:
-    def announce() -> None:
+def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger):
+    def announce():
         raise TopicMissing("nobody can be told")
 
     with (
@@ -346,12 +343,12 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger: Ledger) -
 
 @pytest.mark.long
 def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blamed(
-    ledger: Ledger,
-) -> None:
+    ledger,
+):
     ledger.create(kept=1, vanishing=1)
     options = replace(ledger.options(10, transaction_timeout_ms=15_000), ledger_topic="vanishing")
 
-    def ship() -> None:
+    def ship():
         with Pool(options, ["gone.0"], ledger.keys) as pool:
             pool.open(["kept"])
             pool.submit([chunk("kept", "first")])

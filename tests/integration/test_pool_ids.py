@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.errors import ClusterRefuses
 from shipper.kafka.topic_ids import Looked, TopicIdWatch
@@ -21,12 +20,12 @@ pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture
-def ledger(kafka: KafkaServer) -> Ledger:
+def ledger(kafka):
     return Ledger(kafka)
 
 
 @pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
+def topic(request):
     return str(request.node.name)[:40]
 
 
@@ -52,16 +51,14 @@ def ids_in_ledger(ledger: Ledger, *keys: bytes) -> list[bytes]:
 class Scripted:
     """Looks that answer with ``says``, one after the other, and then the last one for ever."""
 
-    def __init__(self, *says: Looked) -> None:
+    def __init__(self, *says: Looked):
         self.says = list(says)
 
     def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
 
-def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(
-    ledger: Ledger, topic: str
-) -> None:
+def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(ledger, topic):
     ledger.create(**{topic: 1})
     watch = TopicIdWatch(Scripted(Looked(ids={topic: "B"})), {topic: "A"})
     with Pool(ledger.options(topic_ids=watch), [f"{topic}.0"], resolve_outcome=ledger.keys) as pool:
@@ -74,7 +71,7 @@ def test_a_transaction_whose_topic_changed_is_sent_again_under_the_new_id(
     assert ledger.values(topic) == [b"one", b"two"]
 
 
-def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -> None:
+def test_an_id_that_nobody_confirms_is_not_claimed(ledger, topic):
     """The ledger record with the id was on its way already: another one takes its place in the same
     transaction."""
     ledger.create(**{topic: 1})
@@ -95,9 +92,7 @@ def test_an_id_that_nobody_confirms_is_not_claimed(ledger: Ledger, topic: str) -
     assert watch.why(topic) == "no broker answers"
 
 
-def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_all(
-    ledger: Ledger, topic: str
-) -> None:
+def test_what_the_driver_took_for_gone_is_not_sent_again_if_it_is_there_after_all(ledger, topic):
     """A broker whose metadata lag behind said that the topic was another one."""
     ledger.create(**{topic: 1})
     real = ledger.client.present_ids([topic])[topic]

@@ -1,12 +1,9 @@
 """Where the lane pool sends chunks, in which order, and how much of them at a time; on a real
 broker, from plain Python."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import preflight
@@ -21,13 +18,13 @@ pytestmark = [pytest.mark.kafka]
 
 
 @pytest.fixture
-def ledger(kafka: KafkaServer) -> Ledger:
+def ledger(kafka):
     return Ledger(kafka)
 
 
 def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
-    ledger: Ledger,
-) -> None:
+    ledger,
+):
     ledger.create(wide=5, narrow=1)
     options = ledger.options(deadline_seconds=3, partitions=(3, 4))
     with Pool(options, ["listed.0", "listed.1"], ledger.keys) as pool:
@@ -52,8 +49,8 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
 
 
 def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_sent(
-    ledger: Ledger,
-) -> None:
+    ledger,
+):
     ledger.create(five=5, one=1)
     spec = {
         "pipeline": "web",
@@ -75,23 +72,23 @@ def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_s
     )
 
 
-def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger: Ledger) -> None:
+def test_a_watcher_of_topics_that_breaks_ends_the_pool_with_the_cause(ledger):
     ledger.create(watched=1)
     with Pool(ledger.options(deadline_seconds=3), ["watched.0"], ledger.keys) as pool:
         pool.open(["watched"])
         cause = RuntimeError("can't start new thread")
 
-        def broken(*_: object) -> None:
+        def broken(*_):
             raise cause
 
         pool.submit([chunk("nowhere", "a")])
-        pool._topics._lookup = broken  # type: ignore[assignment]
+        pool._topics._lookup = broken
         with pytest.raises(RuntimeError) as raised:
             pool.drain()
     assert raised.value is cause
 
 
-def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledger: Ledger) -> None:
+def test_a_topic_is_asked_what_it_takes_when_nobody_knew_it_before_reading(ledger):
     """As one whose name is made of a column: batches are halved until they fit, and only a record
     that is too large itself fails."""
     for topic in ("unknown", "refuses"):

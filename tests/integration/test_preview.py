@@ -1,7 +1,5 @@
 """`shipper preview` says what a run then does, and nothing leaves."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

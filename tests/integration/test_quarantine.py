@@ -26,7 +26,7 @@ BOM = b"\xef\xbb\xbf"
 REGEX = r"^(?<service>[^ ]*) (?<status>\d{3}) "
 
 
-def parsed_and_routed(world: World, **changes: Any) -> None:
+def parsed_and_routed(world: World, **changes):
     spec = {
         "records": {
             "max_line": "4MiB",
@@ -169,7 +169,7 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     what_is_in_quarantine_is_listed_and_shown(world, len(bad))
 
 
-def what_is_in_quarantine_is_listed_and_shown(world: World, bad: int) -> None:
+def what_is_in_quarantine_is_listed_and_shown(world: World, bad: int):
     """What follows needs nothing but what is in quarantine now."""
     listed = json.loads(quarantine(world, "list", world.name, "--json").stdout)["local"]
     assert sum(row["records"] for row in listed) == bad

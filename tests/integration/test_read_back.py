@@ -33,7 +33,7 @@ def hashes(*values: bytes | None) -> int:
 
 
 class Topic:
-    def __init__(self, kafka: KafkaServer, partitions: int = 1) -> None:
+    def __init__(self, kafka: KafkaServer, partitions: int = 1):
         self.name = f"read-back-{next(_unique)}"
         self.bootstrap = kafka.bootstrap
         self.cluster = Cluster.model_validate({"cluster": "local", "bootstrap": kafka.bootstrap})
@@ -61,7 +61,7 @@ class Topic:
         *values: bytes | None,
         partition: int = 0,
         headers: list[tuple[str, bytes]] | None = None,
-    ) -> None:
+    ):
         producer = self.producer()
         for value in values:
             producer.produce(self.name, value, partition=partition, headers=headers)
@@ -85,11 +85,11 @@ class Topic:
 
 
 @pytest.fixture
-def topic(kafka: KafkaServer) -> Topic:
+def topic(kafka):
     return Topic(kafka)
 
 
-def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic: Topic) -> None:
+def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic):
     committed, aborted = topic.producer("a"), topic.producer("b")
     aborted.produce(topic.name, b"aborted")
     aborted.flush(20)
@@ -101,8 +101,8 @@ def test_aborted_records_and_control_records_take_offsets_and_are_not_seen(topic
     assert (seen.records, seen.checksum) == (1, hashes(b"committed"))
 
 
-def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic: Topic) -> None:
-    def headers(run: str, reason: str) -> list[tuple[str, bytes]]:
+def test_of_a_quarantine_topic_only_records_of_the_run_count_by_reason(topic):
+    def headers(run, reason):
         return [("shipper-run", run.encode()), ("shipper-reason", reason.encode())]
 
     topic.write(b"x", b"y", headers=headers("mine", "too_large"))

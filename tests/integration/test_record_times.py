@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.errors import ClusterRefuses
 from shipper.kafka.limits import TopicLimits
@@ -49,7 +48,7 @@ def line(ago_ms: float, text: str) -> bytes:
 
 
 @pytest.fixture
-def ledger(kafka: KafkaServer) -> Ledger:
+def ledger(kafka):
     return Ledger(kafka)
 
 
@@ -101,9 +100,7 @@ def test_without_a_quarantine_the_run_names_the_record_and_goes_on_when_the_topi
 @pytest.mark.parametrize("bad", ["x", "xx-", "-x"])
 @pytest.mark.parametrize("settings", [{BEFORE: str(DAY_MS)}, {"cleanup.policy": "compact"}])
 @pytest.mark.long
-def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(
-    ledger: Ledger, settings, bad
-):
+def test_what_a_broker_refuses_unforeseen_is_reported_with_its_true_cause(ledger, settings, bad):
     """As when the topic's settings change during the run. ``bad``: an x for each record that the
     topic does not take."""
     by_time, topic = BEFORE in settings, f"refuses.{bad}.{next(iter(settings))}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
@@ -25,7 +23,7 @@ VALUE = chunk_value(generation=0, splits=1, window="2026-11-01T00:00:00Z/2026-11
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: KafkaServer) -> World:
+def world(tmp_path, kafka):
     return World(tmp_path, kafka.bootstrap, topics={"": 2, "-b": 2})
 
 
@@ -34,19 +32,19 @@ def verify(world: World) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, json.loads(done.stdout)["local"]["findings"]
 
 
-def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world: World) -> None:
+def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world):
     ledger = LedgerLog(world.client, world.cluster, world.name)
     ledger.create()
     present = world.client.present_ids([world.topic()])[world.topic()]
 
     def chunk(
-        path: str,
-        topic: str,
-        topic_id: str | None,
-        first: int = 0,
-        last: int = 10,
-        generation: int = 0,
-    ) -> Any:
+        path,
+        topic,
+        topic_id,
+        first=0,
+        last=10,
+        generation=0,
+    ):
         value = replace(
             VALUE,
             last=last,

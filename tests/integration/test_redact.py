@@ -4,7 +4,6 @@ through which door."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -134,7 +133,7 @@ _ALPHABETS = [
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     found = session(pipeline_of())
     yield found
     found.stop()

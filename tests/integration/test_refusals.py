@@ -3,11 +3,9 @@ doctor` finds the same."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.driver.checks.catalogue import CheckTarget, examine
 from shipper.driver.checks.remote import examined
@@ -48,9 +46,7 @@ OFTEN = ("the topic is missing", "a partition is missing", "no record would stay
     "case",
     [pytest.param(case, marks=[] if case in OFTEN else [pytest.mark.long]) for case in CASES],
 )
-def test_a_plan_refuses_a_cluster_for_these_faults_and_for_no_others(
-    tmp_path: Path, kafka: KafkaServer, case: str
-) -> None:
+def test_a_plan_refuses_a_cluster_for_these_faults_and_for_no_others(tmp_path, kafka, case):
     pipeline, cluster, settings, code = CASES[case]
     world = World(tmp_path, kafka.bootstrap)
     world.write_log("a.log", b"line\n")

@@ -8,12 +8,10 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Source
 from shipper.ledger.sums import ByteSum, sum_of
@@ -29,7 +27,7 @@ _SMALL_SPLITS = {"path": "logs", "settle": "0s", "recursive": True, "split_size"
 
 
 @pytest.fixture
-def world(make_world: Callable[..., World]) -> World:
+def world(make_world):
     made = make_world()
     made.write_pipeline(source=_SMALL_SPLITS)
     return made
@@ -80,9 +78,7 @@ def chunks_of(world: World) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_file_that_took_the_place_of_a_listed_one_is_not_taken_for_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_file_that_took_the_place_of_a_listed_one_is_not_taken_for_it(spark, tmp_path):
     """A rotation between the listing and the first look: what was delivered already lies where a
     file was listed that was not, and is as long."""
     logs = Logs(spark, tmp_path)
@@ -97,13 +93,13 @@ def test_a_file_that_took_the_place_of_a_listed_one_is_not_taken_for_it(
     assert summed == {"b.log"}
 
 
-def verified(world: World) -> None:
+def verified(world: World):
     for command in (("ledger", "verify"), ("ledger", "show", "--files")):
         done = world.shipper(*command, world.name)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
+def test_what_logrotate_does_sends_each_line_once(world):
     first, second = log_lines("first", 4000), log_lines("second", 100)
     path = world.write_log("app.log", first)
     assert sent(world.report()) == 4000
@@ -142,7 +138,7 @@ def test_what_logrotate_does_sends_each_line_once(world: World) -> None:
     verified(world)
 
 
-def test_a_file_is_recognised_whatever_a_transform_makes_of_it(world: World) -> None:
+def test_a_file_is_recognised_whatever_a_transform_makes_of_it(world):
     path = world.write_log("a.log", log_lines("a", 100))
     world.report()
     world.write_pipeline(source=_SMALL_SPLITS, records={"value": "upper(value)"})
@@ -153,7 +149,7 @@ def test_a_file_is_recognised_whatever_a_transform_makes_of_it(world: World) -> 
 
 
 @pytest.mark.long
-def test_records_that_hold_the_files_path_are_compared_under_the_former_one(world: World) -> None:
+def test_records_that_hold_the_files_path_are_compared_under_the_former_one(world):
     world.client.create_topics({world.topic(".odd"): 2}, replication_factor=1)
     world.write_pipeline(
         source=_SMALL_SPLITS,
@@ -190,9 +186,7 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
     ],
     ids=["lines", "starts_with", "csv", "encoding"],
 )
-def test_the_ledger_has_the_sum_of_each_files_content_however_it_is_read(
-    world: World, more: dict[str, Any]
-) -> None:
+def test_the_ledger_has_the_sum_of_each_files_content_however_it_is_read(world, more):
     """In splits, packed or not, by an independent CRC-32. A record of several lines goes beyond its
     split's end."""
     world.write_pipeline(**{"source": _SMALL_SPLITS, **more})

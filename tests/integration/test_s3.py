@@ -12,13 +12,10 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from shipper_tools.dev.s3_client import S3Client
@@ -37,7 +34,7 @@ DOWN_WITHIN_SECONDS = 90
 
 
 @pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def s3(tmp_path_factory):
     with S3Server(tmp_path_factory.mktemp("s3"), die_with_parent=True) as server:
         yield server
 
@@ -52,7 +49,7 @@ class Bucket:
     name: str = field(init=False)
     runner: dict[str, Any] = field(default_factory=lambda: {"driver_memory": "1g"})
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.name = f"b-{self.world.name}"
         self.secret = self.world.root / "secret"
         self.secret.write_text(SECRET_KEY)
@@ -65,8 +62,8 @@ class Bucket:
         return self.server.client
 
     def write_pipeline(
-        self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source: Any
-    ) -> None:
+        self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source
+    ):
         """``s3``, ``source``: in place of single keys; None removes one."""
         keys = {"access_key": ACCESS_KEY, "secret_key": f"${{file:{self.secret}}}"}
         reached = {"endpoint": self.server.endpoint, "path_style": True, **keys, **(s3 or {})}
@@ -76,10 +73,10 @@ class Bucket:
             source={"path": path, "settle": "0s", "s3": reached, **source}, runner=self.runner
         )
 
-    def put(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: bytes):
         self.client.put(self.name, f"logs/{name}", content)
 
-    def overwrite_at_once(self, name: str, content: bytes) -> None:
+    def overwrite_at_once(self, name: str, content: bytes):
         """As many other bytes, and the same moment: the server takes it from the file in which it
         keeps the object."""
         file = self.server.directory / "data" / self.name / "logs" / name
@@ -90,7 +87,7 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(tmp_path: Path, kafka: KafkaServer, s3: S3Server) -> Bucket:
+def bucket(tmp_path, kafka, s3):
     return Bucket(World(tmp_path / "world", kafka.bootstrap), s3)
 
 
@@ -98,7 +95,7 @@ def lines(count: int, word: str = "line") -> bytes:
     return b"".join(b"%s %d\r\n" % (word.encode(), number) for number in range(count))
 
 
-def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) -> None:
+def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket):
     contents = {
         "a.log": lines(4000),
         "b c+d=é.log": b"no end of line \xff\x00",
@@ -128,7 +125,7 @@ def test_plain_and_packed_objects_arrive_byte_for_byte_and_once(bucket: Bucket) 
 
 @pytest.mark.cold
 @pytest.mark.long
-def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Bucket) -> None:
+def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket):
     """The JVM that lists, and Spark in it, find S3A by themselves; the key is in no command line,
     no Java's environment, no result and no log."""
     secret = "canary-91f2-secret"
@@ -177,9 +174,7 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket: Buck
     ],
 )
 @pytest.mark.long
-def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
-    bucket: Bucket, reached: dict[str, Any], says: str
-) -> None:
+def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(bucket, reached, says):
     bucket.put("a.log", lines(10))
     bucket.write_pipeline(s3=reached)
     bucket.world.fails(code=1, says=says)
@@ -187,14 +182,14 @@ def test_credentials_that_do_not_fit_are_named_and_nothing_is_sent(
 
 
 @pytest.mark.long
-def test_a_bucket_that_is_not_there_is_named(bucket: Bucket) -> None:
+def test_a_bucket_that_is_not_there_is_named(bucket):
     bucket.write_pipeline(bucket=f"{bucket.name}-absent")
     bucket.world.fails(code=1, says=rf"{bucket.name}-absent.* no such bucket")
     assert bucket.world.nothing_was_sent()
 
 
 @pytest.mark.long
-def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: Bucket) -> None:
+def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket):
     bucket.write_pipeline(s3={"endpoint": f"http://127.0.0.1:{free_port()}"}, wait="0s")
     started = time.monotonic()
     bucket.world.fails(code=1, says=r"s3a://.* cannot be listed.*does not answer")
@@ -202,7 +197,7 @@ def test_an_endpoint_that_does_not_answer_fails_the_run_within_a_minute(bucket: 
 
 
 @pytest.mark.long
-def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucket: Bucket) -> None:
+def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucket):
     bucket.put("a.log", lines(100, "one"))
     bucket.world.steps_done("run-1", "plan", "gate_source")
     bucket.overwrite_at_once("a.log", lines(100, "two"))
@@ -218,14 +213,14 @@ class SlowDown:
     """A proxy in front of a server that answers each ``every``th request with 503, and others with
     a delay. (S3 says so to whoever asks too much.)"""
 
-    def __init__(self, server: S3Server, every: int) -> None:
+    def __init__(self, server: S3Server, every: int):
         self.refused = self.asked = 0
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:
+            def do_GET(self):
                 outer.asked += 1
                 if outer.asked % every == 0:
                     outer.refused += 1
@@ -250,7 +245,7 @@ class SlowDown:
 
             do_HEAD = do_GET  # noqa: N815 - the server's name for it
 
-            def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            def _answer(self, status: int, headers: dict[str, str], body: bytes):
                 self.send_response_only(status)
                 headers = {
                     name: value
@@ -263,7 +258,7 @@ class SlowDown:
                 if self.command != "HEAD":
                     self.wfile.write(body)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format: str, *args):
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -274,14 +269,14 @@ class SlowDown:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 @pytest.mark.long
-def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket: Bucket) -> None:
+def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket):
     for number in range(6):
         bucket.put(f"{number}.log", lines(50, f"file{number}"))
     with SlowDown(bucket.server, every=3) as proxy:
@@ -293,7 +288,7 @@ def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket: 
 
 
 @pytest.mark.long
-def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer) -> None:
+def test_a_public_bucket_needs_no_credentials(tmp_path, kafka):
     with S3Server(tmp_path / "public", anonymous=True, die_with_parent=True) as server:
         bucket = Bucket(World(tmp_path / "world", kafka.bootstrap), server)
         bucket.put("a.log", lines(20))
@@ -305,8 +300,8 @@ def test_a_public_bucket_needs_no_credentials(tmp_path: Path, kafka: KafkaServer
 
 @pytest.mark.long
 def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(
-    bucket: Bucket,
-) -> None:
+    bucket,
+):
     for number in range(1, 21):
         bucket.client.put(bucket.name, f"logs/{number}/deep/a.log", lines(number))
     for hidden in (
@@ -327,9 +322,7 @@ def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_et
 
 @pytest.mark.long
 @pytest.mark.cold
-def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(
-    bucket: Bucket, tmp_path: Path
-) -> None:
+def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(bucket, tmp_path):
     bucket.put("a.log", lines(1000))
     bucket.put("b.log.gz", gzip.compress(lines(1000, "packed"), mtime=0))
     here = {

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ CANARY = b"canary-"
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+def secured(tmp_path_factory):
     with SecuredKafka(
         tmp_path_factory.mktemp("secured"), {"shipper": PASSWORD}, listeners=("SECURE", "TLS")
     ) as kafka:
@@ -43,7 +43,7 @@ class Watched:
     """A run whose temporary files lie in a folder of the test's, with canaries in its
     environment."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World):
         self.world = world
         self.temporary = world.root / "temporary"
         self.temporary.mkdir(exist_ok=True)
@@ -57,7 +57,7 @@ class Watched:
         }
         self.environment = {**os.environ, **places, "WRONG_PASSWORD": WRONG, "SHIPPER_LOG": "info"}
 
-    def write_cluster(self, name: str, bootstrap: str, **properties: object) -> None:
+    def write_cluster(self, name: str, bootstrap: str, **properties):
         text = json.dumps(
             {
                 "cluster": name,
@@ -92,7 +92,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, secured: SecuredKafka) -> Watched:
+def watched(tmp_path, secured):
     world = World(tmp_path / "world", secured.address)
     watched = Watched(world)
     watched.write_cluster(
@@ -101,9 +101,7 @@ def watched(tmp_path: Path, secured: SecuredKafka) -> Watched:
     return watched
 
 
-def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
-    watched: Watched, secured: SecuredKafka
-) -> None:
+def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(watched, secured):
     """Of four clusters one is right; the others have a wrong password, a CA file that is missing,
     and a secret that is not there."""
     world = watched.world
@@ -149,15 +147,15 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(
 
 @pytest.mark.long
 def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
-    secured: SecuredKafka,
-) -> None:
+    secured,
+):
     """librdkafka tells the error callback alone; the calls time out."""
     properties = secured.properties("shipper", WRONG)
     cluster = Cluster.model_validate(
         {"cluster": "c", "bootstrap": secured.bootstrap, "properties": properties}
     )
 
-    def client() -> ClusterClient:
+    def client():
         return ClusterClient(cluster, 2)
 
     questions: dict[str, Callable[[], object]] = {
@@ -180,7 +178,7 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
         ),
     }
 
-    def answer(question: Callable[[], object]) -> str:
+    def answer(question):
         try:
             return repr(question())
         except ShipperError as error:
@@ -194,9 +192,7 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
 
 
 @pytest.mark.long
-def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(tmp_path, tmp_path_factory):
     with SecuredKafka(tmp_path_factory.mktemp("rotated"), {"shipper": PASSWORD}) as rotated:
         world = World(tmp_path / "world", rotated.address)
         watched = Watched(world)
@@ -225,7 +221,7 @@ def test_a_password_that_is_rotated_during_a_run_is_named_by_the_gate(
 
 
 @pytest.mark.long
-def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched: Watched) -> None:
+def test_a_run_that_is_killed_leaves_no_secret_on_disk(watched):
     """Killed with -9, the driver, the JVM and the workers, while they hold the order."""
     world = watched.world
     world.write_pipeline(delivery={"rate_limit": "1MB/s", "lease": "2s"})

@@ -12,11 +12,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
@@ -68,7 +66,7 @@ def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Clus
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_and_ledger_travel_by_every_way_in(secured: SecuredKafka, way: str) -> None:
+def test_records_and_ledger_travel_by_every_way_in(secured, way):
     cluster, name = cluster_of(secured, *WAYS[way](secured)), f"way{next(_unique)}"
     data, ledger = f"{name}.data", f"{name}.ledger"
     ClusterClient(Cluster(name="open", bootstrap=secured.address)).create_topics(
@@ -108,8 +106,8 @@ def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
 
 @pytest.mark.long
 def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(
-    secured: SecuredKafka,
-) -> None:
+    secured,
+):
     said = refusal_of(
         secured, "SECURE", secured.properties("shipper", "a-wrong-one", "OAUTHBEARER")
     )
@@ -124,7 +122,7 @@ class SecuredWorld(World):
     """Its pipeline ships to `far`, which is the secured broker, and reads back; and to `local`,
     another broker, before that if asked to."""
 
-    def set_up(self, kafka: SecuredKafka, way: str = "SCRAM-SHA-512", **changes: Any) -> None:
+    def set_up(self, kafka: SecuredKafka, way: str = "SCRAM-SHA-512", **changes):
         listener, properties = WAYS[way](kafka)
         spec = {
             "cluster": "far",
@@ -154,15 +152,13 @@ class SecuredWorld(World):
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: KafkaServer) -> SecuredWorld:
+def world(tmp_path, kafka):
     return SecuredWorld(tmp_path / "world", kafka.bootstrap)
 
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_the_rights_that_the_docs_list_are_enough(
-    secured: SecuredKafka, world: SecuredWorld
-) -> None:
+def test_the_rights_that_the_docs_list_are_enough(secured, world):
     world.set_up(secured)
     content = b"".join(b"line %d\n" % number for number in range(1000))
     world.write_log("a.log", content)
@@ -177,8 +173,8 @@ def test_the_rights_that_the_docs_list_are_enough(
 @pytest.mark.spark
 @pytest.mark.long
 def test_without_any_one_of_them_a_run_fails_loses_nothing_and_the_next_one_finishes(
-    secured: SecuredKafka, world: SecuredWorld
-) -> None:
+    secured, world
+):
     world.set_up(secured)
     contents = []
     every = [(right, operation) for right in world.rights for operation in right.operations]
@@ -213,8 +209,8 @@ def test_without_any_one_of_them_a_run_fails_loses_nothing_and_the_next_one_fini
 @pytest.mark.long
 @pytest.mark.parametrize("what", ["the topic", "the transactional ids", "the ledger"])
 def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_and_nothing_is_lost(
-    secured: SecuredKafka, world: SecuredWorld, what: str
-) -> None:
+    secured, world, what
+):
     slow = {"rate_limit": "150kB/s"}
     world.set_up(
         secured,

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -40,7 +40,7 @@ _PARTITIONS = 2
 class Target:
     """A cluster of one broker behind a proxy."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path):
         self.name = name
         port = free_port()
         self.server = KafkaServer(
@@ -55,10 +55,10 @@ class Target:
             Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap})
         )
 
-    def make_topic(self, topic: str) -> None:
+    def make_topic(self, topic: str):
         self.client.create_topics({topic: _PARTITIONS}, replication_factor=1)
 
-    def write_cluster(self, world: World) -> None:
+    def write_cluster(self, world: World):
         content = {
             "cluster": self.name,
             "bootstrap": self.server.far_bootstrap,
@@ -76,7 +76,7 @@ class Target:
 
 
 @pytest.fixture
-def targets(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, Target]]:
+def targets(tmp_path, request):
     """Those that the test's parameter names."""
     found = {name: Target(name, tmp_path / "kafka") for name in request.param}
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def targets(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[dict[str
         yield found
 
 
-def write_pipeline(world: World, clusters: list[str], **delivery: str) -> None:
+def write_pipeline(world: World, clusters: list[str], **delivery: str):
     """Its topic is there on each, or is not; with small steps."""
     limits = {"lease": "2s", "metadata_wait": "20s", "transaction_timeout": "20s"}
     world.write_pipeline(
@@ -116,8 +116,8 @@ def raw_lines(said: Iterable[str]) -> list[str]:
 
 
 def test_a_cluster_that_the_plan_found_dead_is_not_waited_for_as_long_again_and_floods_no_terminal(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
+    tmp_path, kafka
+):
     world = World(tmp_path, kafka.bootstrap)
     nobody = json.dumps({"cluster": "nobody", "bootstrap": f"127.0.0.1:{free_port()}"})
     (world.root / "config" / "clusters" / "nobody.yaml").write_text(nobody)
@@ -133,9 +133,7 @@ def test_a_cluster_that_the_plan_found_dead_is_not_waited_for_as_long_again_and_
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("dying", "near")], indirect=True)
-def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
-    tmp_path: Path, targets: dict[str, Target]
-) -> None:
+def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(tmp_path, targets):
     """Not after one for each attempt that Spark gives a task. The other cluster has everything, and
     the dead one gets the rest when it is back."""
     dying, near = targets["dying"], targets["near"]
@@ -182,9 +180,7 @@ def test_a_cluster_that_dies_in_the_middle_is_given_up_after_one_wait(
 
 @pytest.mark.long
 @pytest.mark.parametrize("targets", [("away",)], indirect=True)
-def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(
-    tmp_path: Path, targets: dict[str, Target]
-) -> None:
+def test_the_log_of_an_outage_of_more_than_a_minute_has_fifty_lines_at_most(tmp_path, targets):
     """librdkafka alone says thousands of times that nobody answers."""
     away = targets["away"]
     world = World(tmp_path / "world", away.server.bootstrap)

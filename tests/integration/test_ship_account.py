@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -41,7 +40,7 @@ class Ship:
 
     def __init__(
         self, kafka: KafkaServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    ):
         self.topics = f"{name}.early", f"{name}.late"
         self.numbered = Numbered(
             name,
@@ -69,11 +68,11 @@ class Ship:
 
         monkeypatch.setattr(ship_numbered, "batches", batches)
 
-    def run(self, **changes: Any) -> ShipResult:
+    def run(self, **changes) -> ShipResult:
         return ship_numbered.ship(replace(self.numbered, **changes), self._tasks)
 
     def _tasks(
-        self, numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
+        self, numbered: Numbered, order: ShipOrder, cluster, cancelled: threading.Event
     ) -> tuple[list[Receipt], None]:
         self.scans += 1
         if (
@@ -90,11 +89,11 @@ class Ship:
 
 
 @pytest.fixture
-def ship(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
+def ship(kafka, tmp_path, monkeypatch):
     return Ship(kafka, f"account{next(_unique)}x{os.getpid()}", tmp_path, monkeypatch)
 
 
-def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship: Ship) -> None:
+def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship):
     assert ship.run(topics=ship.topics[:1]).delivered == _RECORDS
     again = ship.run(run_id="again", reship=True)
     assert (again.error, again.delivered) == (None, _RECORDS)
@@ -103,18 +102,14 @@ def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship: Ship)
     assert ship.there() == [_RECORDS + _RECORDS // 2, _RECORDS // 2]
 
 
-def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(
-    ship: Ship, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(ship, monkeypatch):
     """Spark took it for dead. It would be its task's latest attempt, and send what another task of
     the second pass has in flight (found by model/attempts.pml: SCAN_WITHOUT_GENERATION)."""
     orders: list[ShipOrder] = []
     verdicts: list[str] = []
     made = ship._tasks
 
-    def tasks(
-        numbered: Numbered, order: ShipOrder, cluster: Any, cancelled: threading.Event
-    ) -> Any:
+    def tasks(numbered, order, cluster, cancelled):
         if orders:
             slow = TaskAttempt(orders[0], LedgerLog(ship.client, cluster, numbered.name), 0, 99)
             slow.announce()
@@ -130,7 +125,7 @@ def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(
     assert ship.there() == [_RECORDS // 2, _RECORDS // 2]
 
 
-def refuse(*_: Any, **__: Any) -> Any:
+def refuse(*_, **__):
     raise ClusterError("the cluster went away")
 
 
@@ -141,12 +136,10 @@ _LONG = [
 
 
 @pytest.mark.parametrize("where", ["_next_generation", *_LONG])
-def test_what_was_delivered_before_an_error_is_accounted_for(
-    ship: Ship, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_what_was_delivered_before_an_error_is_accounted_for(ship, monkeypatch, where):
     decide, calls = ship_step.ClusterShip._decide, []
 
-    def second_time(self: Any, *arguments: Any) -> Any:
+    def second_time(self, *arguments):
         calls.append(1)
         return decide(self, *arguments) if len(calls) == 1 else refuse()
 
@@ -167,7 +160,7 @@ def test_what_was_delivered_before_an_error_is_accounted_for(
     assert ship.there() == [_RECORDS // 2, _RECORDS // 2]
 
 
-def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Ship) -> None:
+def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship):
     """An orphan may finish the work; the attempt after it would say that all was there before."""
     first = ship.run(topics=ship.topics[:1])
     again = ship.run(topics=ship.topics[:1])
@@ -184,12 +177,12 @@ def test_what_an_earlier_attempt_of_the_same_run_sent_is_said_to_be_its(ship: Sh
 
 
 def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_its_account(
-    ship: Ship, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ship, monkeypatch
+):
     """Nobody has seen that all of it is there."""
     tasks = ship._tasks
 
-    def tasks_and_then_no_ledger(*arguments: Any) -> Any:
+    def tasks_and_then_no_ledger(*arguments):
         done = tasks(*arguments)
         monkeypatch.setattr(LedgerLog, "_tail", refuse)
         return done
@@ -204,8 +197,8 @@ def test_a_ship_whose_ledger_cannot_be_read_at_the_end_is_not_green_and_keeps_it
 
 @pytest.mark.long
 def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
-    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    kafka, tmp_path, monkeypatch
+):
     """Four hundred files of 100 kB make 40 MB; what is gathered for two lanes are two transactions
     of 1 MB."""
     name, files, records = f"small{next(_unique)}x{os.getpid()}", 400, 500
@@ -224,7 +217,7 @@ def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     ClusterClient(numbered.cluster).create_topics({name: 3}, replication_factor=1)
     made, most = ship_numbered.batches, [0]
 
-    def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
+    def batches(numbered, order, task):
         for batch in made(numbered, order, task):
             most[0] = max(most[0], pa.total_allocated_bytes())
             yield batch

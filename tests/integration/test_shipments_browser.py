@@ -28,7 +28,7 @@ DAY = f"end={seconds(LAST_HOUR)}&range=24h"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser():
     with playwright.sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
@@ -36,24 +36,24 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+def world(tmp_path_factory):
     world = World(tmp_path_factory.mktemp("world"))
     fill(world)
     return world
 
 
 @pytest.fixture(scope="module")
-def url(world: World) -> Iterator[str]:
+def url(world):
     with serving(world.index) as url:
         yield url
 
 
 @pytest.fixture
-def page(browser: Any, url: str) -> Iterator[Any]:
+def page(browser, url):
     yield from opened(browser, f"{url}?{DAY}")
 
 
-def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
+def opened(browser, url: str, **options) -> Iterator[Any]:
     """A page of which no script failed, and that loaded nothing from elsewhere and nothing that its
     policy forbids."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
@@ -75,30 +75,30 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
     assert problems == []
 
 
-def wait_for(page: Any, what: str) -> None:
+def wait_for(page, what: str):
     """Until the expression is true. Asked from here: what polls inside the page needs `eval`, which
     the page's policy forbids."""
     wait_until(lambda: page.evaluate(what), 60)
 
 
-def names(page: Any) -> list[str]:
+def names(page) -> list[str]:
     found: list[str] = page.evaluate(
         "[...document.querySelectorAll('#rows tr')].map(row => row.dataset.pipeline)"
     )
     return found
 
 
-def strip(page: Any, pipeline: str) -> Any:
+def strip(page, pipeline: str):
     return page.locator(f'tr[data-pipeline="{pipeline}"] .strip')
 
 
-def drawn(page: Any, pipeline: str) -> set[str]:
+def drawn(page, pipeline: str) -> set[str]:
     """The states of the windows that a row is drawn with."""
     lines = strip(page, pipeline).locator("path").all()
     return {line.get_attribute("class") for line in lines if line.bounding_box()["width"] > 0}
 
 
-def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(page: Any) -> None:
+def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(page):
     assert names(page) == ["web", "edge", "billing_events", "audit"]
     assert page.inner_text("#sum") == "4 pipelines · 2026-11-01 01:00 – 2026-11-02 01:00 UTC"
     look = page.locator('tr[data-pipeline="web"]').get_by_role("link").nth(1)
@@ -113,12 +113,12 @@ def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(
     assert "none" not in colours
 
 
-def counts(page: Any) -> list[str]:
+def counts(page) -> list[str]:
     """The line of counts at the top, from left to right."""
     return [" ".join(one.inner_text().split()) for one in page.locator("#counts a").all()]
 
 
-def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) -> None:
+def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page):
     assert [one.split(" ", 1)[1] for one in counts(page)] == [
         "failed",
         "blocked by gate",
@@ -149,7 +149,7 @@ def test_what_is_wrong_comes_first_and_a_count_shows_its_pipelines(page: Any) ->
     wait_for(page, "document.querySelectorAll('#rows tr').length === 4")
 
 
-def test_what_is_chosen_while_the_script_still_loads_is_not_lost(browser: Any, url: str) -> None:
+def test_what_is_chosen_while_the_script_still_loads_is_not_lost(browser, url):
     page = browser.new_page()
     page.route("**/page.js", lambda route: (page.wait_for_timeout(500), route.continue_()))
     page.goto(f"{url}?{DAY}", wait_until="commit")
@@ -159,7 +159,7 @@ def test_what_is_chosen_while_the_script_still_loads_is_not_lost(browser: Any, u
     page.close()
 
 
-def test_the_address_is_the_state(page: Any) -> None:
+def test_the_address_is_the_state(page):
     """Back, Forward and an address that somebody changes do what they say, without a reload."""
     page.evaluate("document.loadedOnce = true")
     page.locator('#counts [data-state="failed"]').click()
@@ -197,7 +197,7 @@ def test_the_address_is_the_state(page: Any) -> None:
     page.wait_for_selector("#panel[open]")
 
 
-def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
+def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page):
     box = strip(page, "web").bounding_box()
     x = box["width"] * (10.5 - LAST_HOUR + 24) / 24
     strip(page, "web").hover(position={"x": x, "y": 10})
@@ -226,7 +226,7 @@ def test_a_window_is_opened_by_mouse_and_leads_to_its_report(page: Any) -> None:
     assert not page.is_visible("#panel")
 
 
-def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
+def test_a_ship_that_is_under_way_is_followed(page, world):
     strip(page, "audit").focus()
     strip(page, "audit").press("Enter")
     page.wait_for_selector("#live progress")
@@ -242,7 +242,7 @@ def test_a_ship_that_is_under_way_is_followed(page: Any, world: World) -> None:
     page.keyboard.press("Escape")
 
 
-def test_without_scripts_the_page_can_be_read(browser: Any, url: str) -> None:
+def test_without_scripts_the_page_can_be_read(browser, url):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{url}?{DAY}")
@@ -256,7 +256,7 @@ def test_without_scripts_the_page_can_be_read(browser: Any, url: str) -> None:
     context.close()
 
 
-def test_a_stretch_is_zoomed_into_by_dragging_and_by_keyboard(page: Any) -> None:
+def test_a_stretch_is_zoomed_into_by_dragging_and_by_keyboard(page):
     box = strip(page, "web").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 10)
     page.mouse.down()
@@ -277,12 +277,12 @@ def test_a_stretch_is_zoomed_into_by_dragging_and_by_keyboard(page: Any) -> None
     wait_for(page, "!document.getElementById('whole')")
 
 
-def settle(page: Any) -> None:
+def settle(page):
     """Until all keys are served."""
     page.evaluate("new Promise(done => setTimeout(done, 50)).then(() => served)")
 
 
-def test_everything_can_be_done_by_keyboard(page: Any) -> None:
+def test_everything_can_be_done_by_keyboard(page):
     page.focus("#now")
     for _ in range(12):  # through links of the first row to its windows
         page.keyboard.press("Tab")
@@ -317,7 +317,7 @@ def test_everything_can_be_done_by_keyboard(page: Any) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Windows of web"
 
 
-def test_a_screen_reader_finds_a_table_with_names(page: Any) -> None:
+def test_a_screen_reader_finds_a_table_with_names(page):
     tree = page.locator("main").aria_snapshot()
     assert 'table "Windows by pipeline. Times are UTC."' in tree
     for role in (
@@ -335,7 +335,7 @@ def test_a_screen_reader_finds_a_table_with_names(page: Any) -> None:
     assert unnamed == 0
 
 
-def contrast(page: Any, foreground: str, background: str) -> float:
+def contrast(page, foreground: str, background: str) -> float:
     """As WCAG counts it, between two custom properties."""
 
     def luminance(name: str) -> float:
@@ -355,9 +355,7 @@ def contrast(page: Any, foreground: str, background: str) -> float:
 @pytest.mark.parametrize(
     ("scheme", "width"), [("light", 360), ("dark", 300)], ids=["light", "dark, in Airflow's frame"]
 )
-def test_a_phone_shows_it_without_scrolling_sideways(
-    browser: Any, url: str, scheme: str, width: int
-) -> None:
+def test_a_phone_shows_it_without_scrolling_sideways(browser, url, scheme, width):
     for page in opened(
         browser,
         f"{url}?{DAY}",
@@ -400,7 +398,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(
             assert contrast(page, shape, "paper") >= 3, shape
 
 
-def test_the_report_of_any_run_fits_a_phone_and_runs_no_script(browser: Any) -> None:
+def test_the_report_of_any_run_fits_a_phone_and_runs_no_script(browser):
     page = browser.new_page(viewport={"width": 360, "height": 740})
     for sample in reports.SAMPLES:
         page.set_content(render(sample()))

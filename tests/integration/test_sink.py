@@ -4,13 +4,11 @@ shipping's business, and tested elsewhere."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from spark_jobs import sink
 from spark_jobs.session import session
@@ -20,7 +18,7 @@ pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     source: Any = {"path": "/logs/"}
     found = session(
         pipeline_of(pipeline="sink", source=source, runner={"driver_memory": "1g", "cores": 2})
@@ -30,11 +28,11 @@ def spark() -> Iterator[SparkSession]:
 
 
 def test_receipts_of_tasks_that_are_done_are_there_once_also_when_another_one_fails_later(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+    spark, tmp_path
+):
     receipts = spark.sparkContext.accumulator([], sink._Listed())
 
-    def work(receipts: Any, folder: str, fails: bool, batches: Any) -> Any:
+    def work(receipts, folder, fails, batches):
         import time
         from pathlib import Path
 
@@ -75,13 +73,11 @@ def test_receipts_of_tasks_that_are_done_are_there_once_also_when_another_one_fa
 
 
 @pytest.mark.long
-def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(spark, tmp_path):
     """What is larger than a megabyte pyspark would put into a file, and an order has passwords."""
     canary = b"canary-7d1f" * 200_000
 
-    def work(packed: bytes, batches: Any) -> Any:
+    def work(packed, batches):
         for _ in batches:
             pass
         assert len(packed) == 2_200_000
@@ -97,7 +93,7 @@ def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
                 spark.sparkContext._jsc.sc().conf()
             )
         )
-    )  # type: ignore[union-attr]
+    )
     assert conf.get("spark.broadcast.UDFCompressionThreshold") == "1g"
     assert folder.is_dir()
     assert not [
@@ -106,12 +102,10 @@ def test_an_order_of_any_size_reaches_the_tasks_and_no_disk(
 
 
 @pytest.mark.long
-def test_workers_that_are_started_ahead_are_those_that_ship(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_workers_that_are_started_ahead_are_those_that_ship(spark, tmp_path):
     sink.start_workers(spark, 2)
 
-    def work(batches: Any) -> Any:
+    def work(batches):
         import sys
 
         for _ in batches:

@@ -34,7 +34,7 @@ def world(tmp_path, kafka):
     return World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1, ".odd": 1})
 
 
-def source(format: str, **more: Any) -> dict[str, Any]:
+def source(format: str, **more) -> dict[str, Any]:
     return {"path": "logs", "settle": "0s", "format": format, **more}
 
 
@@ -49,14 +49,14 @@ def objects(table: pa.Table) -> Counter[bytes]:
     return Counter(json.dumps(row, separators=(",", ":")).encode() for row in table.to_pylist())
 
 
-def write_parquet(world: World, name: str, table: pa.Table, **more: Any) -> Path:
+def write_parquet(world: World, name: str, table: pa.Table, **more) -> Path:
     path = world.write_log(name, b"")
     pq.write_table(table, path, **more)
     world.write_log(name, path.read_bytes())  # with its age
     return path
 
 
-def flip(path: Path, at: int) -> None:
+def flip(path: Path, at: int):
     """Another byte, the same size and time: for shipper the same file."""
     status, content = path.stat(), bytearray(path.read_bytes())
     content[at] ^= 0xFF

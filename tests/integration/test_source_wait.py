@@ -6,8 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from shipper_tools.dev.hdfs import HdfsServer
@@ -29,20 +27,20 @@ IMPATIENT = {
 
 
 @pytest.fixture
-def store() -> Iterator[S3Double]:
+def store():
     with S3Double() as double:
         yield double
 
 
 @contextmanager
-def back_after(seconds: float, start: Any) -> Iterator[None]:
+def back_after(seconds: float, start) -> Iterator[None]:
     timer = threading.Timer(seconds, start)
     timer.start()
     yield
     timer.join()
 
 
-def write_pipeline(world: World, store: S3Double, **source: Any) -> None:
+def write_pipeline(world: World, store: S3Double, **source):
     s3 = {"endpoint": store.endpoint, "path_style": True, "credentials": "anonymous"}
     world.write_pipeline(
         source={"path": f"s3a://b-{world.name}/logs/", "settle": "0s", "s3": s3, **source},
@@ -50,7 +48,7 @@ def write_pipeline(world: World, store: S3Double, **source: Any) -> None:
     )
 
 
-def put(world: World, store: S3Double, name: str, content: bytes, **more: Any) -> None:
+def put(world: World, store: S3Double, name: str, content: bytes, **more):
     store.put(f"b-{world.name}", f"logs/{name}", content, **more)
 
 
@@ -58,15 +56,13 @@ def numbered(name: str, count: int) -> bytes:
     return b"".join(b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 90)) for n in range(count))
 
 
-def ships(world: World) -> None:
+def ships(world: World):
     done = warm.run(world._steps("r1", "gate_source", "ship:local"))
     assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.mark.long
-def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(
-    world: World, store: S3Double
-) -> None:
+def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(world, store):
     contents = {f"{n}.log": numbered(f"file{n}", 50) for n in range(12)}
     contents["long.log"] = numbered("long", 60_000)
     for name, content in contents.items():
@@ -80,7 +76,7 @@ def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(
     store.dies_at = ("logs/long.log", 1_500_000)
     back = threading.Event()
 
-    def come_back() -> None:
+    def come_back():
         while store.running and not back.wait(0.2):
             pass
         back.wait(12)
@@ -96,7 +92,7 @@ def test_an_endpoint_that_is_away_for_seconds_costs_no_run_and_no_object(
 
 
 @pytest.mark.long
-def test_what_s3_refuses_is_told_by_its_code(world: World, store: S3Double) -> None:
+def test_what_s3_refuses_is_told_by_its_code(world, store):
     put(world, store, "a.log", b"one\n")
     put(world, store, "cold.log", b"two\n", storage_class="INTELLIGENT_TIERING")
     write_pipeline(world, store)
@@ -123,7 +119,7 @@ def test_what_s3_refuses_is_told_by_its_code(world: World, store: S3Double) -> N
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+def server(tmp_path_factory):
     """One of its own, since it is killed."""
     with HdfsServer(tmp_path_factory.mktemp("hdfs"), die_with_parent=True) as found:
         yield found
@@ -131,8 +127,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
 
 @pytest.mark.long
 def test_a_namenode_that_is_away_for_half_a_minute_costs_no_run_and_no_file(
-    world: World, server: HdfsServer, tmp_path: Path
-) -> None:
+    world, server, tmp_path
+):
     contents = [numbered(f"file{n}", 200) for n in range(40)]
     folder = tmp_path / "logs"
     for n, content in enumerate(contents):

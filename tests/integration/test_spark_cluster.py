@@ -22,7 +22,6 @@ from typing import Any
 import psutil
 import pytest
 from shipper_tools import release
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.process import send
 from shipper_tools.dev.secured_kafka import SecuredKafka
@@ -89,7 +88,7 @@ class SparkServer(RealSpark):
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
+def spark(tmp_path_factory):
     with SparkServer(tmp_path_factory.mktemp("spark"), die_with_parent=True) as server:
         yield server
 
@@ -97,7 +96,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
 class ClusterRun:
     """``shipper run`` on the Spark cluster, in processes of its own."""
 
-    def __init__(self, world: World, **environment: str) -> None:
+    def __init__(self, world: World, **environment: str):
         self.world = world
         command = world.command("run", world.name, "--window", WINDOW, "--json")
         self.process = subprocess.Popen(
@@ -109,12 +108,12 @@ class ClusterRun:
             start_new_session=True,
         )
 
-    def ships(self, records: int) -> None:
+    def ships(self, records: int):
         """Until so many are in the topic, committed or not. Fails the test if the run ends before
         that."""
         self.until(lambda: sent(self.world) >= records)
 
-    def until(self, holds: Callable[[], bool]) -> None:
+    def until(self, holds: Callable[[], bool]):
         wait_until(lambda: self.process.poll() is not None or holds())
         assert self.process.poll() is None, self.process.communicate()
 
@@ -124,7 +123,7 @@ class ClusterRun:
         assert self.process.returncode == 0, err[-6000:]
         return account_of(RunReport.model_validate_json(out))
 
-    def kill(self) -> None:
+    def kill(self):
         """-9 to the command, the driver, and their JVM, wherever they are."""
         family = [psutil.Process(self.process.pid)]
         family += family[0].children(recursive=True)
@@ -156,8 +155,8 @@ def on_cluster(
     conf: dict[str, str] | None = None,
     *,
     rate: str | None = "200kB/s",
-    **runner: Any,
-) -> None:
+    **runner,
+):
     """So slow that something can happen in the middle."""
     runner = {
         "kind": "standalone",
@@ -172,7 +171,7 @@ def executors(spark: SparkServer) -> Callable[[], bool]:
     return lambda: bool(spark.executors(0)) and bool(spark.executors(1))
 
 
-def assert_exact(world: World, account: dict[str, Any], expected: Counter[bytes]) -> None:
+def assert_exact(world: World, account: dict[str, Any], expected: Counter[bytes]):
     assert account["delivered"] + account["before"] == expected.total()
     assert world.read() == expected
     assert world.ledger_count() == expected.total()
@@ -195,8 +194,8 @@ def heartbeats_that_failed(spark: SparkServer) -> list[str]:
 
 
 def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
+    tmp_path, kafka, spark
+):
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(
         world, spark, rate="90kB/s"
@@ -216,9 +215,7 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
     assert heartbeats_that_failed(spark) == []
 
 
-def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
+def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(tmp_path, kafka, spark):
     """Its tasks run again elsewhere meanwhile, under the same lanes, and it holds transactions that
     are open."""
     world = World(tmp_path, kafka.bootstrap)
@@ -235,9 +232,7 @@ def test_an_executor_that_wakes_up_after_it_was_given_up_sends_nothing_more(
     assert_exact(world, account, expected)
 
 
-def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(
-    tmp_path: Path, spark: SparkServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(tmp_path, spark, tmp_path_factory):
     canary = "canary-5d1e9b-right"
     with SecuredKafka(tmp_path_factory.mktemp("secured"), {"shipper": canary}) as secured:
         world = World(tmp_path / "world", secured.address)
@@ -315,9 +310,7 @@ def _python_below(spark: SparkServer) -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_an_archive_brings_tasks_shipper_wherever_executors_are(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
+def test_an_archive_brings_tasks_shipper_wherever_executors_are(tmp_path, kafka):
     """Executors have another environment and folder, and no PYTHONPATH. Their packages are those
     of the archive alone; only Python itself is the machine's."""
     archive = _packed(tmp_path)
@@ -350,9 +343,7 @@ def findings(world: World) -> dict[str, tuple[str, str, str]]:
     }
 
 
-def test_executors_without_a_python_are_named_with_the_remedy(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
+def test_executors_without_a_python_are_named_with_the_remedy(tmp_path, kafka):
     """The archive holds none. Where it was forgotten Spark says the same of the driver's path."""
     with tarfile.open(tmp_path / "empty.tar.gz", "w:gz") as archive:
         archive.add(__file__, "x")
@@ -371,8 +362,8 @@ def test_executors_without_a_python_are_named_with_the_remedy(
 
 
 def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_helps(
-    tmp_path: Path, kafka: KafkaServer, spark: SparkServer
-) -> None:
+    tmp_path, kafka, spark
+):
     """The plan sees short lines, so that a batch takes all of the long ones: more than the heap."""
     world = World(tmp_path, kafka.bootstrap)
     on_cluster(world, spark, rate=None)
@@ -386,9 +377,7 @@ def test_executors_that_run_out_of_memory_are_told_as_that_with_the_key_that_hel
     assert world.nothing_was_sent()
 
 
-def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
+def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(tmp_path, kafka):
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     with SparkServer(tmp_path / "spark", workers=0, die_with_parent=True) as spark:
@@ -400,9 +389,7 @@ def test_a_run_whose_executors_come_late_says_what_it_waits_for_and_ships(
             assert run.account()["delivered"] == 1
 
 
-def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(
-    tmp_path: Path, kafka: KafkaServer
-) -> None:
+def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once(tmp_path, kafka):
     world = World(tmp_path / "world", kafka.bootstrap)
     world.write_log("a.log", b"one\n")
     world.write_pipeline(

@@ -4,8 +4,6 @@ anything is read or sent."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +23,7 @@ from spark_jobs.spark_engine import SparkEngine
 pytestmark = [pytest.mark.spark]
 
 
-def pipeline(**more: Any) -> Pipeline:
+def pipeline(**more) -> Pipeline:
     base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["c"]}
     return Pipeline.model_validate(
         {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
@@ -33,13 +31,13 @@ def pipeline(**more: Any) -> Pipeline:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark():
     found = session(pipeline())
     yield found
     found.stop()
 
 
-def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
+def faults(spark: SparkSession, **more) -> dict[str, str]:
     return {
         fault.field: fault.message for fault in sql_faults(spark, pipeline(**more)) if fault.refused
     }
@@ -87,13 +85,11 @@ def faults(spark: SparkSession, **more: Any) -> dict[str, str]:
         ("version()", "on the place and the user"),
     ],
 )
-def test_what_does_not_give_one_value_of_its_line_alone_is_refused(
-    spark: SparkSession, sql: str, why: str
-) -> None:
+def test_what_does_not_give_one_value_of_its_line_alone_is_refused(spark, sql, why):
     assert why in faults(spark, records={"value": sql})["records.value"]
 
 
-def test_it_is_refused_wherever_sql_may_stand(spark: SparkSession) -> None:
+def test_it_is_refused_wherever_sql_may_stand(spark):
     found = faults(
         spark,
         records={
@@ -142,7 +138,7 @@ def test_it_is_refused_wherever_sql_may_stand(spark: SparkSession) -> None:
         " OR ".join(f"value = '{n}'" for n in range(700)),
     ],
 )
-def test_what_does_is_taken(spark: SparkSession, sql: str) -> None:
+def test_what_does_is_taken(spark, sql):
     assert sql_faults(spark, pipeline(records={"value": sql})) == []
 
 
@@ -173,24 +169,20 @@ def test_what_does_is_taken(spark: SparkSession, sql: str) -> None:
         ({"value": "value in (select 'a')"}, "records.value", "[UNSUPPORTED_TYPED_LITERAL]"),
     ],
 )
-def test_what_would_fail_at_the_first_line_is_a_fault(
-    spark: SparkSession, records: dict[str, Any], field: str, why: str
-) -> None:
+def test_what_would_fail_at_the_first_line_is_a_fault(spark, records, field, why):
     found = {fault.field: fault.message for fault in sql_faults(spark, pipeline(records=records))}
     assert why in found[field]
     assert "GROUP BY" not in found[field]
 
 
-def test_sql_cannot_read_the_environment_or_sparks_settings(spark: SparkSession) -> None:
+def test_sql_cannot_read_the_environment_or_sparks_settings(spark):
     frame = spark.range(1).selectExpr(
         "'${env:PATH}' as environment", "'${spark.app.name}' as setting"
     )
     assert frame.head().asDict() == {"environment": "${env:PATH}", "setting": "${spark.app.name}"}
 
 
-def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_run_that_nobody_validated_is_refused_before_the_gate_reads_a_line(spark, tmp_path):
     config = tmp_path / "config" / "pipelines"
     config.mkdir(parents=True)
     (config / "web.yaml").write_text(

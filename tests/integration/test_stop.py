@@ -33,7 +33,7 @@ _ENDS_WITHIN_SECONDS = 60
 class SlowRun:
     """`shipper run` in the middle of a ship that would take minutes."""
 
-    def __init__(self, world: World, command: Sequence[str] = ()) -> None:
+    def __init__(self, world: World, command: Sequence[str] = ()):
         self.world = world
         # A shell starts what it runs in the background with SIGINT ignored, and processes pass that
         # on.
@@ -78,7 +78,7 @@ class SlowRun:
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka) -> World:
+def world(tmp_path, kafka):
     world = World(tmp_path, kafka.bootstrap)
     slow(world)
     for number in range(4):
@@ -92,7 +92,7 @@ def world(tmp_path: Path, kafka) -> World:
     return world
 
 
-def slow(world: World, **delivery: object) -> None:
+def slow(world: World, **delivery):
     settings = {
         "chunk_size": "200kB",
         "lanes": 2,
@@ -112,7 +112,7 @@ def lease_is_free(world: World) -> bool:
     return not LedgerLog(world.client, world.cluster, world.name).look(CONTROL_NOW).claims()
 
 
-def stop(world: World, signum: signal.Signals) -> None:
+def stop(world: World, signum: signal.Signals):
     run = SlowRun(world)
     run.process.send_signal(signum)
     code = run.process.wait(_ENDS_WITHIN_SECONDS * slowness())
@@ -136,7 +136,7 @@ def stop(world: World, signum: signal.Signals) -> None:
     assert world.ledger_count() == there
 
 
-def everything_goes_on(world: World) -> None:
+def everything_goes_on(world: World):
     """At once, without waiting for anybody's lease, and each record once."""
     slow(world, rate_limit="100MB/s")
     world.run()
@@ -144,7 +144,7 @@ def everything_goes_on(world: World) -> None:
 
 
 @pytest.mark.long
-def test_term_stops_a_run_and_an_orphan_stops_by_itself(world: World) -> None:
+def test_term_stops_a_run_and_an_orphan_stops_by_itself(world):
     stop(world, signal.SIGTERM)
     results = list((world.root / "runs").rglob("ship.local.json"))
     assert [ShipResult.model_validate_json(path.read_text()).status for path in results] == [
@@ -187,8 +187,8 @@ def task(world: World, *steps: str) -> list[str]:
 
 @pytest.mark.long
 def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_says_what_it_found(
-    world: World,
-) -> None:
+    world,
+):
     run = SlowRun(world, task(world, "plan", "gate_source", "ship:local"))
     run.process.kill()
     run.process.wait()
@@ -213,7 +213,7 @@ def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_sa
 
 @pytest.mark.long
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT])
-def test_a_closed_terminal_and_ctrl_c_stop_a_run(world: World, signum: signal.Signals) -> None:
+def test_a_closed_terminal_and_ctrl_c_stop_a_run(world, signum):
     if signal.getsignal(signum) is signal.SIG_IGN:
         pytest.skip("these tests run under nohup, and so does what they start")
     stop(world, signum)
@@ -221,7 +221,7 @@ def test_a_closed_terminal_and_ctrl_c_stop_a_run(world: World, signum: signal.Si
 
 
 @pytest.mark.long
-def test_a_killed_driver_leaves_no_java(world: World) -> None:
+def test_a_killed_driver_leaves_no_java(world):
     run = SlowRun(world)
     os.kill(run.driver(), signal.SIGKILL)
     run.process.wait(_ENDS_WITHIN_SECONDS * slowness())

@@ -42,7 +42,7 @@ MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory) -> Path:
+def blocks(tmp_path_factory):
     path = tmp_path_factory.mktemp("avro") / "blocks.avro"
     write_blocks(path)
     return path
@@ -99,7 +99,7 @@ ROWS = [
 ]
 
 
-def write(content: pa.Table, path: Path, **more: Any) -> PlannedFile:
+def write(content: pa.Table, path: Path, **more) -> PlannedFile:
     if path.suffix == ".orc":
         orc.write_table(content, path, **more)
     else:

@@ -1,10 +1,6 @@
 """Bytes on the wire, as a run says, held against what a proxy in front of the broker counted."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from shipper_tools.dev.java import SHORT_LIVED
@@ -18,7 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, FaultProxy]]:
+def link(tmp_path_factory):
     port = free_port()
     with (
         KafkaServer(
@@ -34,9 +30,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer
 
 @pytest.mark.long
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-def test_a_run_says_how_many_bytes_librdkafka_sent(
-    link: tuple[KafkaServer, FaultProxy], tmp_path: Path, guarantee: str
-) -> None:
+def test_a_run_says_how_many_bytes_librdkafka_sent(link, tmp_path, guarantee):
     kafka, proxy = link
     world = World(tmp_path / "world", kafka.far_bootstrap)
     world.write_pipeline(

@@ -10,8 +10,6 @@ import struct
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +32,7 @@ CLASSIC = b"_shipper."
 class Vendor:
     """Answers of a broker of a vendor's, to what it cannot do."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.idempotence = True
         self.refused: Counter[int] = Counter()
         """API key → requests that were refused."""
@@ -88,8 +86,8 @@ def _packed(text: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def double(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[KafkaServer, Vendor]]:
+    tmp_path_factory,
+):
     vendor = Vendor()
     with (
         KafkaServer(tmp_path_factory.mktemp("vendor"), far_port=free_port()) as kafka,
@@ -99,7 +97,7 @@ def double(
 
 
 @pytest.fixture
-def world(tmp_path: Path, double: tuple[KafkaServer, Vendor]) -> World:
+def world(tmp_path, double):
     """Its pipeline ships at least once to the double; the ledger is there already."""
     kafka, vendor = double
     vendor.idempotence, vendor.refused = True, Counter()
@@ -114,7 +112,7 @@ def world(tmp_path: Path, double: tuple[KafkaServer, Vendor]) -> World:
     return found
 
 
-def write_cluster(world: World, kafka: KafkaServer, **changes: Any) -> None:
+def write_cluster(world: World, kafka: KafkaServer, **changes):
     spec = {
         "cluster": "local",
         "bootstrap": kafka.far_bootstrap,
@@ -124,7 +122,7 @@ def write_cluster(world: World, kafka: KafkaServer, **changes: Any) -> None:
     (world.root / "config" / "clusters" / "local.yaml").write_text(json.dumps(spec))
 
 
-def write_pipeline(world: World, guarantee: str = "at_least_once", **delivery: Any) -> None:
+def write_pipeline(world: World, guarantee: str = "at_least_once", **delivery):
     gates = {"delivery": [{"check": "sum_closes"}, {"check": "read_back", "mode": "full"}]}
     own = {"guarantee": guarantee, "lease": "2s", "metadata_wait": "20s", **delivery}
     world.write_pipeline(gates=gates, delivery={"transaction_timeout": "20s", **own})
@@ -148,9 +146,7 @@ def headed(world: World, kafka: KafkaServer) -> list[tuple[bytes, dict[str, byte
 LINES = b"".join(b"line %d\n" % number for number in range(60_000))
 
 
-def test_a_cluster_without_idempotence_gets_each_line_and_a_rerun_sends_nothing(
-    world: World, double: tuple[KafkaServer, Vendor]
-) -> None:
+def test_a_cluster_without_idempotence_gets_each_line_and_a_rerun_sends_nothing(world, double):
     kafka, vendor = double
     vendor.idempotence = False
     write_cluster(world, kafka, idempotence=False)
@@ -168,9 +164,7 @@ def test_a_cluster_without_idempotence_gets_each_line_and_a_rerun_sends_nothing(
 
 
 @pytest.mark.long
-def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
-    world: World, double: tuple[KafkaServer, Vendor]
-) -> None:
+def test_what_a_killed_run_may_have_doubled_is_counted_and_named(world, double):
     kafka, _ = double
     content = kill_a_run(world)
     write_pipeline(world, chunk_size="300kB")
@@ -189,9 +183,7 @@ def test_what_a_killed_run_may_have_doubled_is_counted_and_named(
 
 
 @pytest.mark.long
-def test_a_run_with_transactions_counts_what_a_killed_one_without_may_have_doubled(
-    world: World, double: tuple[KafkaServer, Vendor]
-) -> None:
+def test_a_run_with_transactions_counts_what_a_killed_one_without_may_have_doubled(world, double):
     kafka, _ = double
     content = kill_a_run(world)
     write_cluster(world, kafka, bootstrap=kafka.bootstrap)
@@ -225,8 +217,8 @@ def kill_a_run(world: World) -> bytes:
 
 @pytest.mark.long
 def test_topics_that_take_no_transactions_are_named_by_doctor_and_no_run_promises_more(
-    world: World, double: tuple[KafkaServer, Vendor]
-) -> None:
+    world, double
+):
     world.write_log("a.log", LINES)
     write_pipeline(world, "exactly_once")
     world.fails(code=1, says="the topic takes no transactions")
@@ -239,9 +231,7 @@ def test_topics_that_take_no_transactions_are_named_by_doctor_and_no_run_promise
     assert world.read() == lines_of(LINES)
 
 
-def test_doctor_finds_out_what_brokers_cannot_do_and_names_the_settings(
-    world: World, double: tuple[KafkaServer, Vendor]
-) -> None:
+def test_doctor_finds_out_what_brokers_cannot_do_and_names_the_settings(world, double):
     kafka, vendor = double
     vendor.idempotence = False
     found = doctor(world)["transactions"]

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.yarn import YarnServer
 
 from tests.waiting import wait_until
@@ -44,7 +41,7 @@ ON_YARN = {
 
 
 @pytest.fixture(scope="module")
-def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsFiles) -> Iterator[YarnServer]:
+def yarn(tmp_path_factory, hdfs):
     with YarnServer(
         tmp_path_factory.mktemp("yarn"), file_system=hdfs.server.uri, die_with_parent=True
     ) as server:
@@ -52,7 +49,7 @@ def yarn(tmp_path_factory: pytest.TempPathFactory, hdfs: HdfsFiles) -> Iterator[
 
 
 @pytest.fixture
-def world(tmp_path: Path, kafka: KafkaServer, yarn: YarnServer, hdfs: HdfsFiles) -> World:
+def world(tmp_path, kafka, yarn, hdfs):
     made = World(tmp_path, kafka.bootstrap)
     small_steps(
         made,
@@ -80,14 +77,12 @@ def containers(yarn: YarnServer, what: str) -> list[psutil.Process]:
     return found
 
 
-def kill_one(yarn: YarnServer, what: str) -> None:
+def kill_one(yarn: YarnServer, what: str):
     wait_until(lambda: containers(yarn, what))[0].kill()
 
 
 @pytest.mark.parametrize("victim", ["executor", "node", "application master"])
-def test_what_is_killed_costs_tries_and_no_record(
-    world: World, yarn: YarnServer, hdfs: HdfsFiles, victim: str
-) -> None:
+def test_what_is_killed_costs_tries_and_no_record(world, yarn, hdfs, victim):
     expected = logs(world, hdfs)
     with running(world, HADOOP_CONF_DIR=str(yarn.conf_dir)) as run:
         run.ships(expected.total() // 8)

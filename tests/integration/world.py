@@ -71,7 +71,7 @@ class World:
     topics: dict[str, int] = field(default_factory=lambda: {"": 3})
     """Suffix → partitions; the topics' names begin with the pipeline's."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.logs = self.root / "logs"
         self.logs.mkdir(parents=True)
         (self.root / "config" / "pipelines").mkdir(parents=True)
@@ -100,14 +100,14 @@ class World:
     def topic(self, suffix: str = "") -> str:
         return f"{self.name}{suffix}"
 
-    def write_cluster(self, bootstrap: str | None = None) -> None:
+    def write_cluster(self, bootstrap: str | None = None):
         text = (
             f"cluster: local\nbootstrap: {bootstrap or self.bootstrap}\nledger: "
             "{replication_factor: 1}\n"
         )
         (self.root / "config" / "clusters" / "local.yaml").write_text(text)
 
-    def write_pipeline(self, **changes: Any) -> None:
+    def write_pipeline(self, **changes):
         """The shortest pipeline that a test can use; JSON is YAML. ``changes`` replace whole
         top-level keys; None removes one."""
         spec: dict[str, Any] = {
@@ -205,7 +205,7 @@ class World:
             start_new_session=True,
         )
 
-    def steps_done(self, run_id: str, *steps: str) -> None:
+    def steps_done(self, run_id: str, *steps: str):
         """The same to their end; fails the test if they failed."""
         done = warm.run(self._steps(run_id, *steps))
         assert done.returncode == 0, done.stderr[-4000:]
@@ -234,7 +234,7 @@ class World:
             return 0
         return sum(state.records for state in ledger.look(ask_state(), 60).chunks.splits.values())
 
-    def set_topic(self, name: str, value: str, suffix: str = "") -> None:
+    def set_topic(self, name: str, value: str, suffix: str = ""):
         """Change a setting of a topic."""
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(
@@ -243,7 +243,7 @@ class World:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})  # its answers die with it
         admin.incremental_alter_configs([resource])[resource].result(30)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str):
         admin = AdminClient({"bootstrap.servers": self.bootstrap})  # its answers die with it
         admin.delete_topics([topic])[topic].result(30)
         wait_until(lambda: topic not in self.client.topics())

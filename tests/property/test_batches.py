@@ -27,9 +27,7 @@ _chunk = st.builds(
 
 
 @given(st.lists(_chunk, max_size=8), st.integers(1, 2000))
-def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(
-    chunks: list[Chunk], batch_bytes: int
-) -> None:
+def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks, batch_bytes):
     sent: dict[int, int] = {}
     order: dict[tuple[str, int | None], list[int]] = {}
     for batch in batches(chunks, lambda _: batch_bytes):
@@ -58,7 +56,7 @@ def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(
 
 
 @given(st.integers(1, 5000), st.integers(1000, 50_000))
-def test_no_small_batch_is_left_for_the_end(records: int, batch_bytes: int) -> None:
+def test_no_small_batch_is_left_for_the_end(records, batch_bytes):
     chunk = Chunk(
         "a", [b"x" * 100] * records, 100 * records, b"key", lambda _: b"value", "label", partition=0
     )
@@ -68,7 +66,7 @@ def test_no_small_batch_is_left_for_the_end(records: int, batch_bytes: int) -> N
 
 
 @given(st.lists(_chunk, max_size=5), st.integers(1, 300))
-def test_a_record_that_could_be_too_large_is_alone(chunks: list[Chunk], limit: int) -> None:
+def test_a_record_that_could_be_too_large_is_alone(chunks, limit):
     sent: dict[int, int] = {}
     for [(chunk, first, end)] in isolating_batches(chunks, {"a": limit, "b": limit}):
         assert sent.get(id(chunk), 0) == first < end

@@ -88,7 +88,7 @@ class Truth:
 
 
 class History:
-    def __init__(self, root: Path, hours: int) -> None:
+    def __init__(self, root: Path, hours: int):
         self.world = World(root)
         self.world.pipeline(NAME, (CLUSTER,))
         text = (self.world.config / "pipelines" / f"{NAME}.yaml").read_text()
@@ -109,10 +109,10 @@ class History:
         """Run → what its steps left."""
         self.count = 0
 
-    def wait(self, minutes: int) -> None:
+    def wait(self, minutes: int):
         self.now += minutes * MINUTE
 
-    def add(self, tick: int, *, young: bool) -> None:
+    def add(self, tick: int, *, young: bool):
         self.files.append(File(f"late{len(self.files)}.log", tick))
         if young:
             self.young.add(self.files[-1])
@@ -126,7 +126,7 @@ class History:
         self.done.append(Run(first, count, scheduled, f"run-{self.count:03}"))
         return self.done[-1]
 
-    def ship(self, run: Run, ending: str) -> None:
+    def ship(self, run: Run, ending: str):
         """Run it, or all of its tasks again, as far as ``ending`` says."""
         window = hour(run.first, run.count)
         self.wait(1)
@@ -214,7 +214,7 @@ class History:
         lacking: Sequence[File],
         left_alone: Sequence[File],
         ending: str,
-    ) -> None:
+    ):
         """What the report of a run has told, whatever it holds."""
         for tick in seen:
             truth, passed = self.truth[tick], ending == "passes"
@@ -350,7 +350,7 @@ class History:
             **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
         )
 
-    def replay(self, tick: int) -> None:
+    def replay(self, tick: int):
         """A run of a derived pipeline: nothing of it is the window's."""
         window = hour(tick)
         name = f"{NAME}.replay.again{self.count}"
@@ -438,7 +438,7 @@ steps = st.one_of(
 )
 
 
-def do(history: History, step: Any) -> None:
+def do(history: History, step):
     match step:
         case ("wait", minutes):
             history.wait(minutes)
@@ -490,9 +490,7 @@ def do(history: History, step: Any) -> None:
 )
 @settings(max_examples=settings().max_examples // 4)
 @given(st.sampled_from([1, 3, 5]), st.lists(steps, min_size=8, max_size=18))
-def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(
-    hours: int, story: list[Any]
-) -> None:
+def test_the_page_shows_what_the_ledgers_commits_and_the_schedule_say(hours, story):
     with tempfile.TemporaryDirectory() as root:
         history = History(Path(root), hours)
         for step in story:

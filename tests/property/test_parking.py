@@ -53,10 +53,10 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
     sent: list[Chunk] = []
     submitted: list[Chunk] = []
 
-    def place(one: Chunk) -> ParkingKey:
+    def place(one):
         return ParkingKey(one.topic, one.sequence % PARTITIONS)
 
-    def send(one: Chunk) -> None:
+    def send(one):
         if place(one) in closed or parking.holds_up(one, place(one)):
             parking.park(one, place(one))
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -29,7 +28,7 @@ TOPICS = ("t", "u")
 class Cluster(FilledTopics):
     """Topics and their ledger, to which nothing is written twice."""
 
-    def commit(self, chunk: Chunk) -> None:
+    def commit(self, chunk: Chunk):
         key = chunk.ledger_key
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
         super().commit(chunk)
@@ -51,7 +50,7 @@ def run(
     bad: set[int],
     limit: int,
     piece: int,
-    commits: Any,
+    commits,
     quarantine: str = "q",
 ) -> Ran:
     """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a
@@ -86,7 +85,7 @@ def run(
     )
     ran = Ran(Receipt(0))
 
-    def submit(chunks: list[Chunk]) -> None:
+    def submit(chunks: list[Chunk]):
         for chunk in chunks:
             assert chunk.entry is not None
             ran.handed_over.update(chunk.entry.reasons or {})
@@ -100,9 +99,7 @@ def run(
 
 @settings(max_examples=settings().max_examples // 2)
 @given(data=st.data(), most_runs=st.sampled_from([2, 3, 20_000]))
-def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs(
-    data: st.DataObject, most_runs: int
-) -> None:
+def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs(data, most_runs):
     count = data.draw(st.integers(1, 40))
     sizes = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
     topics = data.draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
@@ -114,7 +111,7 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
     ]
     cluster = Cluster()
     before = shipment.MOST_RUNS
-    shipment.MOST_RUNS = most_runs  # type: ignore[misc]
+    shipment.MOST_RUNS = most_runs
     try:
         runs = data.draw(st.integers(0, 4))
         for last in [*[False] * runs, True, True]:
@@ -138,7 +135,7 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
             )
             assert split.filtered == ({"rule": sum(dropped)} if any(dropped) else {})
     finally:
-        shipment.MOST_RUNS = before  # type: ignore[misc]
+        shipment.MOST_RUNS = before
     assert done.sent == 0
     assert split.already_committed == count - sum(dropped)
     there = Counter(value.rstrip(b"x") for values in cluster.topics.values() for value in values)
@@ -167,6 +164,6 @@ def test_no_line_is_lost_or_doubled_when_quarantine_is_decided_anew_between_runs
 
 
 @given(st.sets(st.integers(0, 300)))
-def test_ordinals_survive_being_written_as_text(ordinals: set[int]) -> None:
+def test_ordinals_survive_being_written_as_text(ordinals):
     found = IntervalSet((n, n + 1) for n in ordinals)
     assert decode_ordinals(encode_ordinals(found)) == list(found)

@@ -36,14 +36,14 @@ class Ship:
     """Times and bytes."""
     longest_open: float = 0.0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.chance = random.Random(self.seed)
         self.active = set(range(len(self.bytes_of_tasks)))
         self.lanes_at_work = dict.fromkeys(self.active, self.lanes)
         self.known = {task: len(self.active) for task in self.active}
         """Task → number of active tasks, as it last counted."""
 
-    def run(self) -> None:
+    def run(self):
         order = itertools.count()
         steps: list[tuple[float, int, Iterator[float]]] = []
         for task, size in enumerate(self.bytes_of_tasks):
@@ -103,9 +103,7 @@ _ships = st.builds(
 
 
 @given(_ships, st.lists(st.floats(0.01, 60), min_size=1, max_size=5))
-def test_over_any_ten_seconds_and_the_whole_ship_the_cap_holds(
-    ship: Ship, seconds: list[float]
-) -> None:
+def test_over_any_ten_seconds_and_the_whole_ship_the_cap_holds(ship, seconds):
     ship.bytes_of_tasks = [int(each * ship.cap / len(seconds)) + 1 for each in seconds]
     ship.__post_init__()
     ship.run()
@@ -119,7 +117,7 @@ def test_over_any_ten_seconds_and_the_whole_ship_the_cap_holds(
 
 @settings(max_examples=30)
 @given(_ships, st.integers(1, 4), st.floats(0.7, 1.05))
-def test_a_long_ship_loses_little_of_its_cap(ship: Ship, tasks: int, guess: float) -> None:
+def test_a_long_ship_loses_little_of_its_cap(ship, tasks, guess):
     ship.guess = guess
     ship.bytes_of_tasks = [int(100 * ship.cap / tasks)] * tasks
     ship.__post_init__()

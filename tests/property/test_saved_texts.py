@@ -1,7 +1,5 @@
 """What `preview --save-test` writes as YAML is read as the same text."""
 
-from __future__ import annotations
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,7 +14,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 @example("Null", ["\tat x", "b"])
 @example("- a", ["# a", "--- b", "..."])
 @example('\\xff " \x85\u2028\ufeff\x1b[31m\U0001f600', ["a", " ", "b"])
-def test_texts_and_lines_are_read_as_they_were(text: str, lines: list[str]) -> None:
+def test_texts_and_lines_are_read_as_they_were(text, lines):
     block = "".join(f"{line}\n" for line in lines)
     document = {"a": {f"k{text}": text, "lines": block, "list": [text]}}
     file = parse_yaml(yaml_text(document))

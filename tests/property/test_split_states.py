@@ -17,7 +17,7 @@ TOPICS = ("a", "b")
 cuts = st.tuples(st.integers(0, 11), st.integers(1, 12), st.sampled_from(TOPICS))
 
 
-def commit(chunks: Chunks, topics: list[str], first: int, last: int, topic: str) -> None:
+def commit(chunks: Chunks, topics: list[str], first: int, last: int, topic: str):
     last = min(last, len(topics))
     records = topics[first:last].count(topic)
     value = chunk_value(last=last, end=last == len(topics), records=records)
@@ -35,9 +35,7 @@ def there(state: SplitState, topics: list[str]) -> set[int]:
 
 
 @given(st.lists(st.sampled_from(TOPICS), min_size=1, max_size=12), st.lists(cuts, max_size=8))
-def test_a_split_counts_as_complete_exactly_when_no_record_is_missing(
-    topics: list[str], committed: list[tuple[int, int, str]]
-) -> None:
+def test_a_split_counts_as_complete_exactly_when_no_record_is_missing(topics, committed):
     chunks = Chunks("web")
     for first, size, topic in committed:
         if first < len(topics):
@@ -52,7 +50,7 @@ def test_a_split_counts_as_complete_exactly_when_no_record_is_missing(
     assert there(chunks.splits[SPLIT], topics) == set(range(len(topics)))
 
 
-def test_a_chunk_that_shares_records_with_an_earlier_one_does_not_count() -> None:
+def test_a_chunk_that_shares_records_with_an_earlier_one_does_not_count():
     chunks = Chunks("web")
     commit(chunks, ["a"] * 12, 0, 8, "a")
     commit(chunks, ["a"] * 12, 4, 8, "a")

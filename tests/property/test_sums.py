@@ -26,13 +26,13 @@ def sum_of_bytes(content: bytes) -> ByteSum:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=6))
-def test_it_does_not_matter_how_content_is_cut(parts: list[bytes]) -> None:
+def test_it_does_not_matter_how_content_is_cut(parts):
     found = sum_of(map(sum_of_bytes, parts))
     assert found == sum_of_bytes(b"".join(parts))
     assert ByteSum.parse(str(found)) == found
 
 
 @pytest.mark.parametrize("text", ["", "5", "5:12", "-5:0000000000000000", "5:000000000000000g"])
-def test_what_is_no_sum_is_refused(text: str) -> None:
+def test_what_is_no_sum_is_refused(text):
     with pytest.raises(ValueError, match="no sum"):
         ByteSum.parse(text)

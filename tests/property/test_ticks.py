@@ -145,7 +145,7 @@ class Place:
         at = DAY + (tick + (self.by == "end")) * HOUR
         return {"modified": "/logs/", "day": f"/logs/{at:%d}/"}.get(self.by, f"/logs/{at:%d-%H}/")
 
-    def add(self, tick: int, kind: str) -> None:
+    def add(self, tick: int, kind: str):
         self.count += 1
         modified = to_ms(DAY + tick * HOUR) + self.count
         if self.by != "modified":
@@ -195,7 +195,7 @@ class Place:
             problems=problems,
         )
 
-    def start_java(self) -> None: ...
+    def start_java(self): ...
 
     def qualified_folder(self, folder: str) -> str:
         return folder
@@ -203,7 +203,7 @@ class Place:
     def missing(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if all(file.folder != path for file in self.files)]
 
-    def look_at(self, files: Sequence[PlannedFile]) -> None: ...
+    def look_at(self, files: Sequence[PlannedFile]): ...
 
     def take_sample(self, plan: PlanResult) -> str:
         return ""
@@ -327,8 +327,8 @@ class AskedLedger(plan_step.AskedCluster):
                 continue
             for key, value in one.values(file):
                 chunks.add(key, value)
-        self._ledger = SimpleNamespace(look=self.name)  # type: ignore[assignment]
-        self._connections = SimpleNamespace(client=None)  # type: ignore[assignment]
+        self._ledger = SimpleNamespace(look=self.name)
+        self._connections = SimpleNamespace(client=None)
         self._late, self._topics = set(late), Incarnations(chunks)
         self._files = {file: SourceFile(file, 1) for file in files}
         source = self._context.pipeline.source
@@ -378,7 +378,7 @@ class Ending(NamedTuple):
 class History:
     """Runs one after the other, each by the real plan over what the place holds by then."""
 
-    def __init__(self, root: Path, by: str, source: Mapping[str, str], max_files: int) -> None:
+    def __init__(self, root: Path, by: str, source: Mapping[str, str], max_files: int):
         self.place, self.runs, self.root, self.source, self.count = (
             Place(by),
             list[Run](),
@@ -410,7 +410,7 @@ class History:
         clusters: Sequence[str],
         gate: str,
         endings: Mapping[str, Ending],
-    ) -> None:
+    ):
         """``gate``: opens, closes, or never fires, since the run is killed before it has a plan."""
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
@@ -501,9 +501,7 @@ class History:
                 folder.write(f"ship.{name}", ship)
             event(f"{'a scheduled' if scheduled else 'a'} run {how}")
 
-    def ship(
-        self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]
-    ) -> None:
+    def ship(self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]):
         ledger, by_id = self.place.ledgers[cluster], {file.id: file for file in self.place.files}
         moved = {one.id: one.original.id for one in to.recognised}
         renamed = {*moved.values(), *(one.original for one in ledger.values() if one.original)}
@@ -626,7 +624,7 @@ class History:
                 )
         return found
 
-    def pass_(self, seen: Seen, cluster: str, own: range, before: range, scheduled: bool) -> None:
+    def pass_(self, seen: Seen, cluster: str, own: range, before: range, scheduled: bool):
         """Make it what is known once all that the run planned is on the cluster."""
         place, unseen = self.place, self.unseen(own, before)
         seen.passed = True
@@ -646,14 +644,14 @@ class History:
             ):
                 seen.empty.add(tick)
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: Run):
         """Lose what the run left."""
         for file, path in record_files(str(self.root), "web").items():
             if file.run_id == run.folder.name:
                 Path(path.removeprefix("file://")).unlink()
         shutil.rmtree(run.folder, ignore_errors=True)
 
-    def compare(self) -> None:
+    def compare(self):
         """Hold what `gaps` finds, with the ledgers and without, against the truth."""
         runs, began = (
             read_records(str(self.root), "web", DAY, DAY + 99 * HOUR),
@@ -731,7 +729,7 @@ content = st.sampled_from([["whole"], ["whole"], ["whole", "part"], ["young"], [
 steps = st.one_of(runs, runs, runs, adds, changes, changes)
 
 
-def change(story: History, what: str, number: int) -> None:
+def change(story: History, what: str, number: int):
     place = story.place
     match what:
         case "wait":
@@ -770,7 +768,7 @@ def change(story: History, what: str, number: int) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_cluster() -> Any:
+def _no_cluster():
     """Nobody connects, and the clock is the place's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan_step, "_begin_to_connect", lambda context: None)
@@ -781,7 +779,7 @@ def _no_cluster() -> Any:
 
 
 def told(
-    *history: Any, there: Sequence[str] = ("whole",) * TICKS, **other: Any
+    *history, there: Sequence[str] = ("whole",) * TICKS, **other
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a history that random ones hardly meet. ``there``: the file in each tick."""
     common = {
@@ -796,7 +794,7 @@ def told(
 
 def run_of(
     tick: int, gate: str = "opens", near: str = "passes", far: str = "passes", ships: int = 0
-) -> Any:
+):
     return (
         "run",
         (tick, 1, True),
@@ -831,14 +829,14 @@ def run_of(
     there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=24),  # noqa: E501
 )  # fmt: skip
 def test_the_gaps_are_the_ticks_that_the_truth_says(
-    by: str,
-    when_empty: str,
-    on_replaced: str,
-    on_renamed: str,
-    max_files: int,
-    there: list[list[str]],
-    history: list[Any],
-) -> None:
+    by,
+    when_empty,
+    on_replaced,
+    on_renamed,
+    max_files,
+    there,
+    history,
+):
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         source = {"when_empty": when_empty, "on_replaced": on_replaced, "on_renamed": on_renamed}
         story = History(Path(root), by, source, max_files)

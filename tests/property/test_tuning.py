@@ -31,9 +31,7 @@ _links = st.builds(
 
 
 @given(_links, st.integers(1, 32), st.integers(16_000_000, 1_000_000_000))
-def test_batches_fit_the_topic_and_chunks_the_memory(
-    link: LinkProfile, tasks: int, memory_bytes: int
-) -> None:
+def test_batches_fit_the_topic_and_chunks_the_memory(link, tasks, memory_bytes):
     found = tune(link, tasks, memory_bytes)
     assert found.batch_bytes <= link.limit_bytes * max(1.0, link.ratio)
     assert found.batch_bytes <= found.chunk_bytes
@@ -42,9 +40,7 @@ def test_batches_fit_the_topic_and_chunks_the_memory(
 
 
 @given(st.floats(0.01, 0.3), st.floats(1, 10), st.integers(1, 8))
-def test_in_flight_covers_bandwidth_times_round_trip(
-    rtt_seconds: float, ratio: float, tasks: int
-) -> None:
+def test_in_flight_covers_bandwidth_times_round_trip(rtt_seconds, ratio, tasks):
     link = LinkProfile(rtt_seconds, 20e6, ratio, 1_048_588)
     found = tune(link, tasks, 1_000_000_000)
     rate = min(20e6 * ratio, tasks * 80e6)
@@ -53,8 +49,8 @@ def test_in_flight_covers_bandwidth_times_round_trip(
 
 @given(_links, st.integers(1, 32), st.integers(1, 10**9), st.floats(2, 200))
 def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
-    link: LinkProfile, tasks: int, bytes_per_second: int, most_seconds: float
-) -> None:
+    link, tasks, bytes_per_second, most_seconds
+):
     capped = replace(link, cap_bytes_per_second=bytes_per_second, cap_seconds=most_seconds)
     found = tune(capped, tasks, 192_000_000)
     free = tune(link, tasks, 192_000_000)
@@ -68,9 +64,7 @@ def test_under_a_cap_a_transaction_is_sent_in_time_and_the_lanes_reach_the_cap(
 
 
 @given(_links, st.integers(1, 32))
-def test_batches_are_packed_harder_only_where_the_link_leaves_the_processor_idle(
-    link: LinkProfile, tasks: int
-) -> None:
+def test_batches_are_packed_harder_only_where_the_link_leaves_the_processor_idle(link, tasks):
     found = Sizing(link, tasks, 192_000_000, chooses_level=True).tune()
     unpacked = link.bandwidth_bytes_per_second * link.ratio / tasks
     assert (found.level == 9) == (unpacked <= 15e6)
@@ -81,8 +75,8 @@ def test_batches_are_packed_harder_only_where_the_link_leaves_the_processor_idle
 
 @given(_links, st.integers(1, 32), st.integers(1, 10**10))
 def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
-    link: LinkProfile, tasks: int, bytes_to_send: int
-) -> None:
+    link, tasks, bytes_to_send
+):
     """No lane sends one more transaction while others have none: as many rounds as full chunks
     would take are enough. And a window of a few lines opens no thirteen producers."""
     full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
@@ -100,9 +94,7 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
 
 
 @given(_links, st.floats(0.03, 2.0))
-def test_lanes_are_sized_by_the_delay_that_they_wait_for(
-    link: LinkProfile, ack_seconds: float
-) -> None:
+def test_lanes_are_sized_by_the_delay_that_they_wait_for(link, ack_seconds):
     """Metadata that come in a millisecond say nothing about acknowledgements that take a second:
     what is in flight must cover these, or be all that memory allows."""
     found = tune(replace(link, rtt_seconds=0.001, ack_seconds=ack_seconds), 2, 160_000_000)
@@ -111,7 +103,7 @@ def test_lanes_are_sized_by_the_delay_that_they_wait_for(
     assert no_more or found.in_flight_bytes >= rate * ack_seconds
 
 
-def test_batches_go_side_by_side_where_the_topic_has_partitions_and_the_link_is_long() -> None:
+def test_batches_go_side_by_side_where_the_topic_has_partitions_and_the_link_is_long():
     slow = LinkProfile(0.002, 125e6, 7, 1_048_588, ack_seconds=0.4, partitions=16)
     found = tune(slow, 2, 160_000_000)
     one = tune(replace(slow, partitions=1), 2, 160_000_000)
@@ -122,7 +114,7 @@ def test_batches_go_side_by_side_where_the_topic_has_partitions_and_the_link_is_
     assert (near.side_by_side, near.lanes) == (1, 2)
 
 
-def test_what_is_set_by_hand_stays() -> None:
+def test_what_is_set_by_hand_stays():
     link = LinkProfile(0.14, 125e6, 7, 1_048_588)
     found = tune(
         link,
@@ -138,8 +130,8 @@ def test_what_is_set_by_hand_stays() -> None:
 
 @given(st.floats(0.00005, 0.0099), st.floats(1e7, 2e8), st.floats(1, 10), st.integers(1, 8))
 def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
-    rtt_seconds: float, bandwidth_bytes_per_second: float, ratio: float, tasks: int
-) -> None:
+    rtt_seconds, bandwidth_bytes_per_second, ratio, tasks
+):
     """Below some milliseconds the processor is the limit, and small batches are kinder to its
     cache."""
     short, long = (
@@ -154,7 +146,7 @@ def test_a_short_link_is_filled_by_fewer_bytes_in_flight_than_a_long_one(
     assert short.lanes <= long.lanes
 
 
-def test_a_topic_that_takes_next_to_nothing_gets_a_batch_that_a_client_can_be_made_with() -> None:
+def test_a_topic_that_takes_next_to_nothing_gets_a_batch_that_a_client_can_be_made_with():
     """Its records are refused one by one, and the topic is named."""
     assert tune(LinkProfile(0.001, 125e6, 7.0, 100), 2, 80_000_000).batch_bytes >= 1
 
@@ -173,7 +165,7 @@ def following(ack_seconds: float) -> Following:
     return Following(ready.tuning, ready.sizing)
 
 
-def test_over_a_distance_as_much_is_in_flight_as_before_acknowledgements_were_measured() -> None:
+def test_over_a_distance_as_much_is_in_flight_as_before_acknowledgements_were_measured():
     """At 140 ms 20 lanes had one batch of 2 MB each in flight, in transactions of three that took
     7 round trips; now 15 have three, in transactions that take 5."""
     found = tune(LinkProfile(0.14, 125e6, 7, 1_048_588, ack_seconds=0.14, partitions=16), 2, 2**30)
@@ -182,9 +174,7 @@ def test_over_a_distance_as_much_is_in_flight_as_before_acknowledgements_were_me
     assert found.lanes * found.chunk_bytes / (5 * 0.14) >= 20 * 6_000_000 / (7 * 0.14)
 
 
-def test_one_slow_acknowledgement_of_the_lease_opens_no_more_lanes_than_a_near_cluster_needs() -> (
-    None
-):
+def test_one_slow_acknowledgement_of_the_lease_opens_no_more_lanes_than_a_near_cluster_needs():
     ready = sized_for(0.45)
     assert ready.tuning.lanes > 20, "these are announced, and fenced by the next run"
     opened = ready.announced(0.004)
@@ -202,7 +192,7 @@ def meet(sizes: Following, ack_seconds: float, waited_share: float = 1.0) -> boo
     return sizes.follow(waited_share)
 
 
-def test_acknowledgements_that_stay_as_they_were_change_nothing() -> None:
+def test_acknowledgements_that_stay_as_they_were_change_nothing():
     for ack in (0.004, 0.4):
         sizes = following(ack)
         before = sizes.tuning
@@ -210,9 +200,7 @@ def test_acknowledgements_that_stay_as_they_were_change_nothing() -> None:
         assert sizes.tuning == before
 
 
-def test_acknowledgements_that_become_slower_put_more_in_flight_in_the_lanes_that_there_are() -> (
-    None
-):
+def test_acknowledgements_that_become_slower_put_more_in_flight_in_the_lanes_that_there_are():
     sizes = following(0.004)
     assert (sizes.tuning.lanes, sizes.tuning.in_flight_bytes) == (2, 1_000_000)
     sizes.note(0.4)
@@ -228,7 +216,7 @@ def test_acknowledgements_that_become_slower_put_more_in_flight_in_the_lanes_tha
     assert replace(sizes.tuning, why="") == replace(following(0.004).tuning, why="")
 
 
-def test_acknowledgements_that_become_faster_use_fewer_lanes_and_smaller_batches() -> None:
+def test_acknowledgements_that_become_faster_use_fewer_lanes_and_smaller_batches():
     sizes = following(0.4)
     announced = sizes.tuning.lanes
     assert announced > 20
@@ -238,7 +226,7 @@ def test_acknowledgements_that_become_faster_use_fewer_lanes_and_smaller_batches
     assert sizes.tuning.lanes == announced, "never more than were announced"
 
 
-def test_acknowledgements_that_vary_do_not_make_the_sizes_oscillate() -> None:
+def test_acknowledgements_that_vary_do_not_make_the_sizes_oscillate():
     """p50 250 ms, p99 1.5 s."""
     for seed in range(20):
         rng, sizes, changes = random.Random(seed), following(0.25), 0
@@ -251,7 +239,7 @@ def test_acknowledgements_that_vary_do_not_make_the_sizes_oscillate() -> None:
         assert 0.06 <= sizes.sizing.link.ack_seconds <= 0.5
 
 
-def test_under_a_cap_and_where_nothing_is_measured_sizes_stay() -> None:
+def test_under_a_cap_and_where_nothing_is_measured_sizes_stay():
     capped = Sizing(replace(_NEAR, cap_bytes_per_second=1_000_000, cap_seconds=30), 2, 160_000_000)
     for sizes in (Following(capped.tune(), capped), Following(Tuning(2, 1000, 1000))):
         assert not sizes.follow(1.0)

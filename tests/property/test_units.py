@@ -47,14 +47,14 @@ BYTES = {
 
 
 @given(st.integers(0, 36_500 * 86_400_000))
-def test_written_durations_are_read_as_they_were(milliseconds: int) -> None:
+def test_written_durations_are_read_as_they_were(milliseconds):
     text = write_duration(milliseconds / 1000)
     assert parse_duration(text) == milliseconds / 1000
     assert re.fullmatch(DURATION_PATTERN, text)
 
 
 @given(st.integers(0, 10**18))
-def test_written_sizes_are_read_as_they_were(count: int) -> None:
+def test_written_sizes_are_read_as_they_were(count):
     text = write_size(count)
     assert parse_size(text) == count
     assert re.fullmatch(SIZE_PATTERN, text)
@@ -65,7 +65,7 @@ def test_written_sizes_are_read_as_they_were(count: int) -> None:
         st.tuples(st.integers(0, 1000), st.sampled_from(list(SECONDS))), min_size=1, max_size=5
     )
 )
-def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> None:
+def test_a_duration_is_the_sum_of_its_parts(parts):
     text = "".join(f"{number}{unit}" for number, unit in parts)
     assert parse_duration(text) == pytest.approx(
         sum(number * SECONDS[unit] for number, unit in parts)
@@ -73,12 +73,12 @@ def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]) -> Non
 
 
 @given(st.integers(0, 10**5), st.sampled_from(list(BYTES)), st.sampled_from(["", " "]))
-def test_a_size_is_its_number_times_its_unit(number: int, unit: str, space: str) -> None:
+def test_a_size_is_its_number_times_its_unit(number, unit, space):
     assert parse_size(f"{number}{space}{unit}") == number * BYTES[unit]
 
 
 @given(st.text())
-def test_no_text_makes_the_parsers_fail_in_another_way(text: str) -> None:
+def test_no_text_makes_the_parsers_fail_in_another_way(text):
     for parse, pattern in ((parse_duration, DURATION_PATTERN), (parse_size, SIZE_PATTERN)):
         try:
             parsed = parse(text)
@@ -109,7 +109,7 @@ def test_no_text_makes_the_parsers_fail_in_another_way(text: str) -> None:
         True,
     ],
 )
-def test_what_is_no_duration_is_refused(text: object) -> None:
+def test_what_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match="a duration has a unit"):
         parse_duration(text)
 
@@ -118,12 +118,12 @@ def test_what_is_no_duration_is_refused(text: object) -> None:
     "text",
     ["10", "", "10 m", "10Mb", "10mb", "10MB\n", "-5B", "5  MB", "1e3B", "１０MB", 10, None, True],
 )
-def test_what_is_no_size_is_refused(text: object) -> None:
+def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="a size has a unit"):
         parse_size(text)
 
 
-def test_numbers_without_end_are_refused() -> None:
+def test_numbers_without_end_are_refused():
     for parse, text in ((parse_duration, "9" * 400 + "d"), (parse_size, "9" * 400 + "GB")):
         with pytest.raises(ValueError, match="the l"):
             parse(text)
@@ -133,12 +133,12 @@ def test_numbers_without_end_are_refused() -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_whole_seconds_are_formatted_exactly(seconds: int) -> None:
+def test_whole_seconds_are_formatted_exactly(seconds):
     assert parse_duration(format_duration(seconds)) == seconds
 
 
 @given(st.integers(0, 10**15))
-def test_formatted_sizes_are_right_to_a_tenth_of_their_unit(count: int) -> None:
+def test_formatted_sizes_are_right_to_a_tenth_of_their_unit(count):
     text = format_bytes(count)
     assert parse_size(text) == pytest.approx(count, rel=0.05)
     if count < 1000:
@@ -156,7 +156,7 @@ def test_formatted_sizes_are_right_to_a_tenth_of_their_unit(count: int) -> None:
         (90_061.5, "1d1h1m1s500ms"),
     ],
 )
-def test_durations_are_written_as_a_user_would(value: float, text: str) -> None:
+def test_durations_are_written_as_a_user_would(value, text):
     assert write_duration(value) == text
 
 
@@ -171,11 +171,11 @@ def test_durations_are_written_as_a_user_would(value: float, text: str) -> None:
         (0, "0B"),
     ],
 )
-def test_sizes_are_written_as_a_user_would(value: int, text: str) -> None:
+def test_sizes_are_written_as_a_user_would(value, text):
     assert write_size(value) == text
 
 
-def test_rounding_never_shows_a_thousand_of_a_unit() -> None:
+def test_rounding_never_shows_a_thousand_of_a_unit():
     assert format_bytes(999_960) == "1.0 MB"
     assert format_duration(59.96) == "1m"
 
@@ -184,9 +184,7 @@ UNITS = {DURATION: parse_duration, SIZE: parse_size, RATE: parse_rate}
 
 
 @given(st.sampled_from(list(UNITS)), st.data())
-def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(
-    unit: Unit, data: st.DataObject
-) -> None:
+def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(unit, data):
     text = data.draw(
         st.from_regex(unit.pattern, fullmatch=True).filter(lambda text: len(text) < 60)
     )
@@ -199,7 +197,7 @@ def test_what_the_schema_takes_the_loader_takes_but_for_its_amount(
 
 
 @given(st.sampled_from(list(UNITS)), st.text("0123456789.kMGTiBsmhd/ ", max_size=12))
-def test_what_the_loader_takes_the_schema_takes(unit: Unit, text: str) -> None:
+def test_what_the_loader_takes_the_schema_takes(unit, text):
     try:
         UNITS[unit](text)
     except ValueError:
@@ -208,7 +206,7 @@ def test_what_the_loader_takes_the_schema_takes(unit: Unit, text: str) -> None:
 
 
 @given(st.sampled_from(list(UNITS)), st.integers(0, 10**12))
-def test_what_is_written_satisfies_the_schema_and_comes_back(unit: Unit, value: int) -> None:
+def test_what_is_written_satisfies_the_schema_and_comes_back(unit, value):
     value = value if unit is not DURATION else value % (36_500 * 86_400)
     assert re.fullmatch(unit.pattern, unit.write(value))
     assert UNITS[unit](unit.write(value)) == value
@@ -225,7 +223,7 @@ def fields_with_units(model: type[BaseModel]) -> Iterator[tuple[str, Unit | None
                 yield from fields_with_units(section)
 
 
-def test_every_field_with_a_unit_in_its_name_has_it_in_the_schema() -> None:
+def test_every_field_with_a_unit_in_its_name_has_it_in_the_schema():
     found = {
         name: unit for model in (Pipeline, Cluster) for _, unit, name in fields_with_units(model)
     }
@@ -244,7 +242,7 @@ EXAMPLE = (
     st.integers(0, 20),
     st.text("{}[]:,-#&*!|>'\"%@`\n\t a${}~?\0é", max_size=4),
 )
-def test_no_text_makes_loading_raise(start: int, cut: int, inserted: str) -> None:
+def test_no_text_makes_loading_raise(start, cut, inserted):
     with TemporaryDirectory() as folder:
         config = Path(folder)
         (config / "pipelines").mkdir()

@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 from functools import partial
-from pathlib import Path
 
 import in_process
 import pytest
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     """A configuration with the cluster `local`, and no pipeline yet."""
     folder = tmp_path / "config"
     (folder / "pipelines").mkdir(parents=True)
@@ -18,5 +15,5 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shipper(monkeypatch: pytest.MonkeyPatch) -> in_process.Command:
+def shipper(monkeypatch):
     return partial(in_process.run, monkeypatch)

@@ -38,12 +38,12 @@ def _library() -> ctypes.CDLL:
     return found
 
 
-def _handle(client: object) -> int | None:
+def _handle(client) -> int | None:
     """Return the address of librdkafka's handle, see shipper.kafka.batch_call."""
     return ctypes.c_void_p.from_address(id(client) + _HEADER_BYTES).value
 
 
-def fail_for_good(producer: Producer, code: int) -> None:
+def fail_for_good(producer: Producer, code: int):
     """Put the producer into the state that follows a fatal error."""
     _library().rd_kafka_test_fatal_error(_handle(producer), code, b"planted")
 
@@ -51,23 +51,23 @@ def fail_for_good(producer: Producer, code: int) -> None:
 class MockCluster:
     """``bootstrap`` serves ordinary clients."""
 
-    def __init__(self, owner: Producer) -> None:
+    def __init__(self, owner: Producer):
         self._library = _library()
         self._cluster = self._library.rd_kafka_handle_mock_cluster(_handle(owner))
         (broker,) = owner.list_topics(timeout=60).brokers.values()
         self.bootstrap = f"{broker.host}:{broker.port}"
 
-    def create(self, topic: str, partitions: int = 1) -> None:
+    def create(self, topic: str, partitions: int = 1):
         assert (
             self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
             == 0
         )
 
-    def say_of(self, topic: str, code: int) -> None:
+    def say_of(self, topic: str, code: int):
         """Answer questions for the topic's metadata with this error; 0: with the metadata."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
 
-    def answer_next_produce(self, *codes: int) -> None:
+    def answer_next_produce(self, *codes: int):
         """Answer the next Produce requests with these errors."""
         array = (ctypes.c_int * len(codes))(*codes)
         self._library.rd_kafka_mock_push_request_errors_array(

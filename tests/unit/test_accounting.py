@@ -158,7 +158,7 @@ def test_a_checksum_that_was_not_asked_for_has_no_figure_unless_nothing_was_read
     assert checksums(idle)[0].figures[SPARK] == 0
 
 
-def test_a_ship_that_brokers_throttled_says_so() -> None:
+def test_a_ship_that_brokers_throttled_says_so():
     receipts = [
         Receipt.from_json(Receipt(task, throttled_seconds=seconds).to_json())
         for task, seconds in enumerate((0.0, 93.2, 40.0))
@@ -182,7 +182,7 @@ def test_a_ship_that_brokers_throttled_says_so() -> None:
         (None, 5.0, 1.0, {"ship_seconds": 3.0}),
     ],
 )
-def test_a_ship_says_what_held_it_up(limit, waited, cpu, found) -> None:
+def test_a_ship_says_what_held_it_up(limit, waited, cpu, found):
     """By two tasks of 100 seconds over a link of 10 MB/s."""
     receipts = [
         Receipt(task, first_at=0.0, last_at=100.0, waited_seconds=waited / 2) for task in (0, 1)
@@ -191,7 +191,7 @@ def test_a_ship_says_what_held_it_up(limit, waited, cpu, found) -> None:
     assert limit_of(result, receipts, 10_000_000) == limit
 
 
-def test_a_ship_that_a_quota_held_up_says_so() -> None:
+def test_a_ship_that_a_quota_held_up_says_so():
     receipt = Receipt(0, first_at=0.0, last_at=100.0, waited_seconds=80.0, throttled_seconds=60.0)
     assert limit_of(ship(ship_seconds=100.0, ack_ms=400.0), [receipt], 10_000_000) == "quota"
 

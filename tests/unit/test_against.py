@@ -26,7 +26,7 @@ WEB: dict[str, Any] = {
 
 
 @pytest.fixture
-def config(config: Path) -> Path:
+def config(config):
     for cluster in ("local", "far", "near"):
         (config / "clusters" / f"{cluster}.yaml").write_text(
             f"cluster: {cluster}\nbootstrap: 127.0.0.1:9092\n"
@@ -37,7 +37,7 @@ def config(config: Path) -> Path:
     return config
 
 
-def write(config: Path, *pipelines: dict[str, Any]) -> None:
+def write(config: Path, *pipelines: dict[str, Any]):
     for file in (config / "pipelines").iterdir():
         file.unlink()
     for pipeline in pipelines:
@@ -60,7 +60,7 @@ def changes(shipper: Command, config: Path, *now: dict[str, Any]) -> list[dict[s
     return found
 
 
-def changed(**sections: Any) -> dict[str, Any]:
+def changed(**sections) -> dict[str, Any]:
     return {
         **WEB,
         **{
@@ -105,15 +105,11 @@ def kinds(found: list[dict[str, Any]], pipeline: str = "web") -> set[tuple[str, 
         ),
     ],
 )
-def test_an_effect_is_told_where_there_is_one(
-    now: dict[str, Any], effects: set[str], shipper: Command, config: Path
-) -> None:
+def test_an_effect_is_told_where_there_is_one(now, effects, shipper, config):
     assert kinds(changes(shipper, config, now)) == {(effect,) for effect in effects}
 
 
-def test_a_topic_that_comes_or_goes_is_told_for_each_cluster(
-    shipper: Command, config: Path
-) -> None:
+def test_a_topic_that_comes_or_goes_is_told_for_each_cluster(shipper, config):
     found = changes(shipper, config, changed(quarantine={"topic": "odd"}))
     assert kinds(found) == {("quarantine",), ("topics", "local"), ("topics", "far")}
     write(config, WEB)
@@ -121,17 +117,13 @@ def test_a_topic_that_comes_or_goes_is_told_for_each_cluster(
     assert kinds(found) == {("transform",), ("topics", "local"), ("topics", "far")}
 
 
-def test_a_key_behind_another_reference_may_be_another_transform(
-    shipper: Command, config: Path
-) -> None:
+def test_a_key_behind_another_reference_may_be_another_transform(shipper, config):
     hashed = {"rule": "ipv4", "hash": {"key": "${file:/run/secrets/other}"}}
     found = changes(shipper, config, changed(records={"redact": ["email", hashed]}))
     assert kinds(found) == {("transform",)}
 
 
-def test_clusters_that_come_and_go_and_a_transform_of_one_of_them(
-    shipper: Command, config: Path
-) -> None:
+def test_clusters_that_come_and_go_and_a_transform_of_one_of_them(shipper, config):
     found = changes(shipper, config, changed(clusters=["local", "near"]))
     assert kinds(found) == {("clusters", "near"), ("clusters", "far")}
     write(config, WEB)
@@ -141,9 +133,7 @@ def test_clusters_that_come_and_go_and_a_transform_of_one_of_them(
     assert kinds(found) == {("transform", "far"), ("topics", "far")}
 
 
-def test_a_pipeline_with_another_name_is_the_same_only_if_it_says_so(
-    shipper: Command, config: Path
-) -> None:
+def test_a_pipeline_with_another_name_is_the_same_only_if_it_says_so(shipper, config):
     new = {**WEB, "pipeline": "access"}
     found = changes(shipper, config, new)
     assert (kinds(found), kinds(found, "access")) == ({("removed",)}, {("new",)})
@@ -153,9 +143,7 @@ def test_a_pipeline_with_another_name_is_the_same_only_if_it_says_so(
     assert (kinds(found), kinds(found, "access")) == (set(), {("renamed",)})
 
 
-def test_only_the_asked_pipeline_is_compared_and_a_broken_one_is_not_gone(
-    shipper: Command, config: Path
-) -> None:
+def test_only_the_asked_pipeline_is_compared_and_a_broken_one_is_not_gone(shipper, config):
     write(config, WEB, {**WEB, "pipeline": "other"})
     old = shutil.copytree(config, config.parent / "old")
     write(config, {**WEB, "topic": "x"}, {**WEB, "pipeline": "other", "schedule": "@daily"})
@@ -165,9 +153,7 @@ def test_only_the_asked_pipeline_is_compared_and_a_broken_one_is_not_gone(
         assert {one["pipeline"] for one in json.loads(done.stdout)["changes"]} == expected
 
 
-def test_an_old_configuration_that_is_missing_or_wrong_is_blamed_on_its_option(
-    shipper: Command, config: Path
-) -> None:
+def test_an_old_configuration_that_is_missing_or_wrong_is_blamed_on_its_option(shipper, config):
     old = shutil.copytree(config, config.parent / "old")
     (old / "pipelines" / "web.yaml").write_text("pipeline: web\n")
     command = ("validate", "--no-sql", "--no-secrets", "--config", str(config))

@@ -8,7 +8,6 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -28,7 +27,7 @@ from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
 
-def pipeline(**changes: Any) -> Pipeline:
+def pipeline(**changes) -> Pipeline:
     checks = [
         {"check": "files"},
         {"check": "rows", "min": 5},
@@ -46,7 +45,7 @@ def pipeline(**changes: Any) -> Pipeline:
     return Pipeline.model_validate(spec | changes)
 
 
-def asked(**options: Any) -> RunRequest:
+def asked(**options) -> RunRequest:
     return RunRequest(**options)
 
 
@@ -76,14 +75,14 @@ def asked(**options: Any) -> RunRequest:
         ),
     ],
 )
-def test_what_nobody_can_have_meant_is_one_sentence(options: dict[str, Any], says: str) -> None:
+def test_what_nobody_can_have_meant_is_one_sentence(options, says):
     said = contradiction(asked(**options), pipeline())
     assert said is not None
     assert says in said
     assert "\n" not in said
 
 
-def test_what_can_be_meant_is_no_contradiction() -> None:
+def test_what_can_be_meant_is_no_contradiction():
     both = asked(
         clusters=("far",),
         rate_limit="5MB/s",
@@ -95,7 +94,7 @@ def test_what_can_be_meant_is_no_contradiction() -> None:
     assert contradiction(asked(), pipeline()) is None
 
 
-def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> None:
+def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run():
     assert skippable(pipeline()) == ["files", "rows", "not_null(value)", "closed_delivery_gate"]
     without, _ = apply_request(
         pipeline(), asked(skip_checks=("rows", "files", "not_null(value)"), skip_reason="x")
@@ -107,7 +106,7 @@ def test_a_check_that_sends_records_to_quarantine_is_the_same_in_every_run() -> 
 @pytest.mark.parametrize(
     ("own", "limit"), [(None, 5_000_000), ("1MB/s", 1_000_000), ("9MB/s", 5_000_000)]
 )
-def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limit: int) -> None:
+def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own, limit):
     before = pipeline(delivery={"rate_limit": own} if own else {})
     capped, _ = apply_request(before, asked(rate_limit="5MB/s", clusters=("far",)))
     assert capped.delivery.rate_limit == limit
@@ -115,17 +114,17 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own: str | None, limi
     assert capped.transform_digest() == before.transform_digest()
 
 
-def with_asked(report: RunReport, **said: Any) -> RunReport:
+def with_asked(report: RunReport, **said) -> RunReport:
     return report.model_copy(update={"asked": RunRequest(**said)})
 
 
-def test_a_run_for_one_cluster_claims_nothing_of_the_others() -> None:
+def test_a_run_for_one_cluster_claims_nothing_of_the_others():
     report = with_asked(samples.shipped(), clusters=["frankfurt"], other_clusters=["singapore"])
     assert run_view(report).headline.endswith("to frankfurt; singapore was left out, as asked")
     assert "What singapore may lack is still missing." in render(report)
 
 
-def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> None:
+def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send():
     left = samples.plan(files=3, there=0)
     report = RunReport(
         **samples.shipped().model_dump(
@@ -146,8 +145,8 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send() -> 
     assert "no result" not in render(report)
 
 
-def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_a_file() -> None:
-    command = typer.main.get_command(main.app).commands["run"]  # type: ignore[attr-defined]
+def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_a_file():
+    command = typer.main.get_command(main.app).commands["run"]
     options = {option for each in command.params for option in each.opts}
     assert {flag_of(name) for name in FORM} <= options
     window = Window(
@@ -164,7 +163,7 @@ def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_
     assert not file.exists()
 
 
-def test_a_result_of_an_earlier_release_is_read() -> None:
+def test_a_result_of_an_earlier_release_is_read():
     old = samples.shipped().model_dump(mode="json")
     old["asked"] = {"clusters": ["near"], "rate_limit": "", "skipped_checks": ["rows"]}
     read = RunReport.model_validate_json(json.dumps(old)).asked
@@ -172,7 +171,7 @@ def test_a_result_of_an_earlier_release_is_read() -> None:
     assert RunReport.model_validate_json(json.dumps(old | {"asked": None})).asked == RunRequest()
 
 
-def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine() -> None:
+def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine():
     spec = pipeline()
     failed = ["rows"]
     assert skips_for(LEAVE, failed, spec) == ()
@@ -184,9 +183,7 @@ def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine()
         assert failed_checks(GateResult(step="gate_source", checks=[check], **of_run), spec) == may
 
 
-def test_the_terminal_asks_and_runs_again_with_the_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_terminal_asks_and_runs_again_with_the_answer(monkeypatch, tmp_path):
     check = CheckResult(check="rows", severity="block", passed=False, expected="5", observed="1")
     of_run = common() | {"status": "failed"}
     gate = GateResult(step="gate_source", checks=[check], **of_run)

@@ -36,14 +36,12 @@ def attempt(number: int, *, ended: bool = False) -> EncodedRecord:
         ([begun(tasks=2), attempt(0)], False),  # exactly once: its lanes are fenced
     ],
 )
-def test_a_run_whose_tasks_did_not_end_leaves_doubt(
-    records: list[EncodedRecord], doubt: bool
-) -> None:
+def test_a_run_whose_tasks_did_not_end_leaves_doubt(records, doubt):
     assert CONTROL == 0
     assert left_doubt(control(*records)) is doubt
 
 
-def test_headers_name_a_record_however_its_split_is_cut_into_chunks() -> None:
+def test_headers_name_a_record_however_its_split_is_cut_into_chunks():
     whole = NumberedHeaders(b"split", range(10), None)
     part = NumberedHeaders(b"split", range(4, 10), [[("own", b"x")]] * 6)
     assert part[0:1] == [[("own", b"x"), *whole[4:5][0]]]

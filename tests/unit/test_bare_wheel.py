@@ -1,14 +1,10 @@
 """A Python with the wheel alone, without its extras: it validates, lists and schedules; what needs
 Spark says so."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from in_process import Command
 
 from shipper.cli.main import app
 
@@ -32,7 +28,7 @@ visit(typer.main.get_command(app), [])
 """
 
 
-def test_the_help_of_every_command_is_there() -> None:
+def test_the_help_of_every_command_is_there():
     done = subprocess.run(
         [sys.executable, "-c", _HELP], capture_output=True, text=True, check=False
     )
@@ -51,9 +47,7 @@ def test_the_help_of_every_command_is_there() -> None:
         ("new", "other", "--sample", "s.log.zst"),
     ],
 )
-def test_what_needs_spark_says_so_once(
-    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipper: Command
-) -> None:
+def test_what_needs_spark_says_so_once(command, tmp_path, monkeypatch, shipper):
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True)
     (tmp_path / "config/clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:1\n")

@@ -1,25 +1,20 @@
 """`shipper bench RESULT.json`: a kept result in a terminal, and on a page if one is asked for."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
 
 import pytest
-from in_process import Command
 
 _RESULTS = sorted(Path(__file__).parents[2].glob("bench/results/*"))
 
 
-def test_only_results_are_kept() -> None:
+def test_only_results_are_kept():
     assert {path.suffix for path in _RESULTS} == {".json"}
 
 
 @pytest.mark.parametrize("kept", _RESULTS, ids=lambda path: path.stem)
-def test_a_kept_result_is_shown_and_drawn_on_a_page_that_loads_nothing(
-    kept: Path, tmp_path: Path, shipper: Command
-) -> None:
+def test_a_kept_result_is_shown_and_drawn_on_a_page_that_loads_nothing(kept, tmp_path, shipper):
     page = tmp_path / "page.html"
     done = shipper("bench", str(kept), "--page", str(page))
     assert done.returncode == 0, done.stderr
@@ -32,9 +27,7 @@ def test_a_kept_result_is_shown_and_drawn_on_a_page_that_loads_nothing(
         assert name.partition("'")[0] in drawn
 
 
-def test_no_page_is_overwritten_and_none_is_drawn_unasked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipper: Command
-) -> None:
+def test_no_page_is_overwritten_and_none_is_drawn_unasked(tmp_path, monkeypatch, shipper):
     monkeypatch.chdir(tmp_path)
     assert shipper("bench", str(_RESULTS[0])).returncode == 0
     assert list(tmp_path.iterdir()) == []

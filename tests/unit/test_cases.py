@@ -25,23 +25,23 @@ QUARANTINE = "quarantine: {topic: odd.web}\n"
 
 
 @pytest.fixture
-def config(config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(config, monkeypatch):
     monkeypatch.chdir(config.parent)
     (config / "tests").mkdir()
     (config / "pipelines" / "web.yaml").write_text(PIPELINE)
     return Path("config")
 
 
-def write(config: Path, data: str | dict[str, Any]) -> None:
+def write(config: Path, data: str | dict[str, Any]):
     text = data if isinstance(data, str) else json.dumps(data)
     (config / "tests" / "web.yaml").write_text(text)
 
 
-def one_case(**case: Any) -> dict[str, Any]:
+def one_case(**case) -> dict[str, Any]:
     return {"cases": {"a": {"lines": "x\n", "expect": [{}], **case}}}
 
 
-def load(config: Path, **case: Any) -> CaseFile:
+def load(config: Path, **case) -> CaseFile:
     write(config, one_case(**case))
     return load_cases(config, "web")
 
@@ -97,7 +97,7 @@ FAULTS: dict[str, tuple[str, str, str, set[str]]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_told_with_its_place(name: str, config: Path) -> None:
+def test_a_fault_is_told_with_its_place(name, config):
     written, path, at, named = FAULTS[name]
     text = f"cases:\n  a: {{{written}}}\n"
     write(config, text)
@@ -111,13 +111,13 @@ def test_a_fault_is_told_with_its_place(name: str, config: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["/etc/passwd", "../web.yaml", "a/../../x", "file:///etc/passwd"])
-def test_a_test_reads_no_file_that_lies_elsewhere(file: str, config: Path) -> None:
+def test_a_test_reads_no_file_that_lies_elsewhere(file, config):
     write(config, {"cases": {"a": {"file": file, "expect": []}}})
     with pytest.raises(ConfigError, match=r"^config/tests/web\.yaml:1:\d+: cases\.a\.file: "):
         load_cases(config, "web")
 
 
-def test_nor_by_a_link(config: Path, tmp_path: Path) -> None:
+def test_nor_by_a_link(config, tmp_path):
     (tmp_path / "secret").write_text("x\n")
     (config / "tests" / "a.log").symlink_to(tmp_path / "secret")
     write(config, {"cases": {"a": {"file": "a.log", "expect": []}}})
@@ -131,7 +131,7 @@ def test_nor_by_a_link(config: Path, tmp_path: Path) -> None:
 # The comparison
 
 
-def line(**fields: Any) -> PreviewedLine:
+def line(**fields) -> PreviewedLine:
     defaults = {"file": "f", "record": 1, "line": "x", "outcome": "shipped", "topic": "logs.web"}
     return PreviewedLine.model_validate(defaults | {"value": "x"} | fields)
 
@@ -179,13 +179,11 @@ def fields(config: Path, expect: dict[str, Any], found: PreviewedLine) -> list[t
         ({"fails": "unencodable"}, line(outcome="fails", why="unencodable", fault="field a"), []),
     ],
 )
-def test_only_what_is_written_is_compared(
-    expect: dict[str, Any], found: PreviewedLine, differs: list[Any], config: Path
-) -> None:
+def test_only_what_is_written_is_compared(expect, found, differs, config):
     assert fields(config, expect, found) == differs
 
 
-def test_each_record_needs_an_expectation_and_each_expectation_a_record(config: Path) -> None:
+def test_each_record_needs_an_expectation_and_each_expectation_a_record(config):
     more = result(config, [{}], line(), DROPPED)
     assert [(one.record, one.field, one.expected, one.found) for one in more.differences] == [
         (2, "record", None, "dropped: health")
@@ -198,7 +196,7 @@ def test_each_record_needs_an_expectation_and_each_expectation_a_record(config: 
     assert not fewer.passed
 
 
-def test_a_difference_names_the_place_of_what_was_expected(config: Path) -> None:
+def test_a_difference_names_the_place_of_what_was_expected(config):
     expect = "      - {topic: t}\n      - {key: a,\n         value: y}\n"
     write(config, f"cases:\n  a:\n    lines: x\n    expect:\n{expect}")
     found = compare(load_cases(config, "web"), "a", ReadSample(lines=[line(), line()]))
@@ -210,7 +208,7 @@ def test_a_difference_names_the_place_of_what_was_expected(config: Path) -> None
     assert found.place == "config/tests/web.yaml:2:3"
 
 
-def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config: Path) -> None:
+def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config):
     (config / "pipelines" / "web.yaml").write_text(PIPELINE + QUARANTINE)
     odd = line(outcome="quarantined", why="unparseable", topic="odd.web", value="[email]")
     assert fields(config, {"quarantined": "unparseable", "value": "[email]"}, odd) == []

@@ -102,15 +102,13 @@ def faults_of(
         ("{check: rows, on: smaple}", ".on", ["smaple", "sample"]),
     ],
 )
-def test_a_check_that_cannot_be_meant_is_refused_with_its_field(
-    tmp_path: Path, check: str, field: str, names: list[str]
-) -> None:
+def test_a_check_that_cannot_be_meant_is_refused_with_its_field(tmp_path, check, field, names):
     (found,) = faults_of(tmp_path, check)
     assert found.startswith(f"gates.source[0]{field}: "), found
     assert set(names) <= names_in(found)
 
 
-def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path) -> None:
+def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path):
     check = "{check: files_per, every: 1h}"
     assert faults_of(tmp_path, check) == []
     for source in ("s3a://logs/web/", "s3a://logs/{window_start:%Y}/*/{window_start:%m%d%H}/"):
@@ -124,7 +122,7 @@ def test_files_per_needs_a_time_where_the_source_path_names_none(tmp_path: Path)
     )
 
 
-def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_path: Path) -> None:
+def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_path):
     routes = "routes: [{topic: 'logs.{host}', matching: 'logs[.]web[0-9]'}]\n"
     assert (
         faults_of(tmp_path, "{check: route_rate, topics: {logs.web1: {min: 0.1}}}", more=routes)
@@ -137,7 +135,7 @@ def test_topics_made_of_columns_can_be_named_and_one_at_least_must_be_known(tmp_
     assert "the smallest shares add up to 1.2, more than 1" in found
 
 
-def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
+def test_a_check_that_quarantines_needs_a_quarantine(tmp_path):
     check = "{check: not_null, column: host, severity: quarantine}"
     (found,) = faults_of(tmp_path, check)
     assert found.startswith(
@@ -147,7 +145,7 @@ def test_a_check_that_quarantines_needs_a_quarantine(tmp_path: Path) -> None:
     assert faults_of(tmp_path, check, more="topic: logs.web\nquarantine: {topic: bad.web}\n") == []
 
 
-def test_a_suite_is_held_against_the_columns(tmp_path: Path) -> None:
+def test_a_suite_is_held_against_the_columns(tmp_path):
     check = "{check: expectations, suite: expectations/web.json}"
     (found,) = faults_of(tmp_path, check)
     assert "expectations/web.json cannot be read" in found
@@ -189,7 +187,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type) -> None:
+def test_only_checks_of_single_records_can_quarantine(tmp_path, kind):
     name = get_args(kind.model_fields["check"].annotation)[0]
     fields = {"check": name, **WRITTEN.get(name, {})}
     assert kind.model_validate(fields).title.startswith(name)
@@ -215,13 +213,13 @@ def test_only_checks_of_single_records_can_quarantine(tmp_path: Path, kind: type
         ("a.%Y%m%d", "/logs/ax20261101", None),
     ],
 )
-def test_a_paths_time_is_the_last_that_fits(pattern: str, path: str, found: str | None) -> None:
+def test_a_paths_time_is_the_last_that_fits(pattern, path, found):
     at = PathTime(pattern).find(path)
     assert (at and f"{at:%Y-%m-%dT%H:%M}") == found
     assert at is None or at.tzinfo is dt.UTC
 
 
-def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other() -> None:
+def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other():
     root = Path(__file__).resolve().parents[2]
     gates = (root / "docs" / "reference" / "gates.md").read_text()
     of_gates = (
@@ -249,9 +247,7 @@ def test_docs_and_corruptions_name_every_check_of_the_source_gate_and_no_other()
         ({"min": 100_000, "on": "sample"}, "sample"),
     ],
 )
-def test_a_bound_on_the_number_of_rows_is_held_against_all_files(
-    check: dict[str, object], on: str
-) -> None:
+def test_a_bound_on_the_number_of_rows_is_held_against_all_files(check, on):
     assert RowsCheck.model_validate({"check": "rows", **check}).on == on
 
 
@@ -259,9 +255,7 @@ def test_a_bound_on_the_number_of_rows_is_held_against_all_files(
     ("check", "faults"),
     [("{check: files}", 1), ("{check: files, min: 24}", 0), ("{check: files, max: 9}", 0)],
 )
-def test_a_gate_for_an_empty_window_contradicts_a_source_that_may_be_empty(
-    tmp_path: Path, check: str, faults: int
-) -> None:
+def test_a_gate_for_an_empty_window_contradicts_a_source_that_may_be_empty(tmp_path, check, faults):
     assert faults_of(tmp_path, check) == []
     found = faults_of(tmp_path, check, source="{path: logs/, when_empty: succeed}")
     assert [fault.partition(": ")[0] for fault in found] == ["gates.source[0].min"] * faults

@@ -1,7 +1,5 @@
 """What is said of a call that only timed out, and what of librdkafka's log."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
@@ -19,7 +17,7 @@ SILENCE = KafkaFault("_TIMED_OUT", "no answer")
     "names",
     [["_AUTHENTICATION"], ["_TRANSPORT", "_AUTHENTICATION"], ["_AUTHENTICATION", "_TRANSPORT"]],
 )
-def test_wrong_credentials_are_quoted_and_final_whatever_else_was_heard(names: list[str]) -> None:
+def test_wrong_credentials_are_quoted_and_final_whatever_else_was_heard(names):
     heard = ClientErrors()
     for name in names:
         heard.hear(KafkaError(getattr(KafkaError, name), f"the text of {name}"))
@@ -28,14 +26,14 @@ def test_wrong_credentials_are_quoted_and_final_whatever_else_was_heard(names: l
     assert heard.refusal is not None
 
 
-def test_what_waiting_may_mend_is_quoted_and_not_final() -> None:
+def test_what_waiting_may_mend_is_quoted_and_not_final():
     heard = ClientErrors()
     heard.hear(KafkaError(KafkaError._RESOLVE, "no such host"))
     assert "no such host" in heard.explained(SILENCE).text
     assert heard.refusal is None
 
 
-def test_a_fault_with_a_reason_of_its_own_keeps_it() -> None:
+def test_a_fault_with_a_reason_of_its_own_keeps_it():
     heard = ClientErrors()
     heard.hear(KafkaError(KafkaError._AUTHENTICATION, "wrong"))
     fault = KafkaFault("TOPIC_AUTHORIZATION_FAILED", "no")
@@ -43,8 +41,8 @@ def test_a_fault_with_a_reason_of_its_own_keeps_it() -> None:
 
 
 def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     heard = ClientErrors()
     heard.hear(KafkaError(KafkaError._AUTHENTICATION, "wrong"))
     monkeypatch.setattr(complaints, "_BELIEVED_SECONDS", -1.0)
@@ -55,22 +53,22 @@ def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
     assert heard.explained(SILENCE) is SILENCE
 
 
-def test_what_is_final_is_so_by_the_table() -> None:
+def test_what_is_final_is_so_by_the_table():
     decisive, vague = Complaints._TELLING
     assert [name for name in (*decisive, *vague) if policy_for(name).action is Action.FAIL] == [
         *Complaints.FINAL
     ]
 
 
-def test_what_was_heard_and_not_yet_served_counts() -> None:
+def test_what_was_heard_and_not_yet_served_counts():
     heard = ClientErrors(lambda: heard.hear(KafkaError(KafkaError._AUTHENTICATION, "wrong")))
     assert "wrong" in heard.explained(SILENCE).text
 
 
 @pytest.mark.parametrize("verbose", [False, True])
 def test_librdkafkas_lines_are_for_those_who_ask_and_a_repeated_one_is_counted(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, verbose: bool
-) -> None:
+    caplog, monkeypatch, verbose
+):
     monkeypatch.setenv("SHIPPER_LOG", "info") if verbose else monkeypatch.delenv(
         "SHIPPER_LOG", raising=False
     )
@@ -78,7 +76,7 @@ def test_librdkafkas_lines_are_for_those_who_ask_and_a_repeated_one_is_counted(
     caplog.set_level(logging.INFO)
     lanes = [LogListener() for _ in range(20)]
 
-    def complain(number: int) -> None:
+    def complain(number):
         for client, lane in enumerate(lanes):
             said = (
                 "[thrd:b:9092/1]: b:9092/1: Connect failed: Connection refused (after "

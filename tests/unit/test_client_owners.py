@@ -28,8 +28,8 @@ OWNERS: list[Callable[[], object]] = [
 
 @pytest.mark.parametrize("make", OWNERS, ids=["client", "topics", "producer", "read back"])
 def test_an_owner_and_its_client_are_gone_with_the_last_reference(
-    make: Callable[[], object],
-) -> None:
+    make,
+):
     gc.disable()
     try:
         owner = make()

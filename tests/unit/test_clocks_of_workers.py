@@ -20,10 +20,10 @@ AHEAD = dt.timedelta(minutes=10)
 class Runs:
     """Runs over one window, on workers whose clocks are ahead of the true time."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path):
         self.uri, self.now = str(root), NOON.end
 
-    def look(self, run_id: str, *, ahead: dt.timedelta, left_out: tuple[str, ...] = ()) -> None:
+    def look(self, run_id: str, *, ahead: dt.timedelta, left_out: tuple[str, ...] = ()):
         """Plan, ship and pass the delivery gate, one after the other."""
         folder = RunFolder(self.uri, "web", NOON, run_id)
         left = [LeftOut(path=path, reason="unsettled", warns=True) for path in left_out]
@@ -51,8 +51,8 @@ class Runs:
 
 
 def test_a_look_with_a_clock_that_is_ahead_takes_back_no_note_of_a_later_one(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     runs = Runs(tmp_path)
     runs.look("first", ahead=AHEAD)
     runs.look("second", ahead=dt.timedelta(), left_out=("/logs/g.log",))
@@ -61,14 +61,14 @@ def test_a_look_with_a_clock_that_is_ahead_takes_back_no_note_of_a_later_one(
     assert runs.left() == []
 
 
-def test_a_note_of_a_clock_that_is_ahead_is_taken_back_by_a_later_look(tmp_path: Path) -> None:
+def test_a_note_of_a_clock_that_is_ahead_is_taken_back_by_a_later_look(tmp_path):
     runs = Runs(tmp_path)
     runs.look("first", ahead=AHEAD, left_out=("/logs/g.log",))
     runs.look("second", ahead=-AHEAD)
     assert runs.left() == []
 
 
-def test_a_clock_that_was_wrong_for_once_makes_no_run_look_younger(tmp_path: Path) -> None:
+def test_a_clock_that_was_wrong_for_once_makes_no_run_look_younger(tmp_path):
     """It changes the order alone: a run that was killed is told of when its time is over."""
     runs = Runs(tmp_path)
     runs.look("first", ahead=dt.timedelta(days=300), left_out=("/logs/g.log",))

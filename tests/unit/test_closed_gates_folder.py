@@ -32,7 +32,7 @@ SUM, TOPIC = (
 )
 
 
-def closed(generation: int, **fields: Any) -> ClosedGate:
+def closed(generation: int, **fields) -> ClosedGate:
     changes = {"run_id": "r1", "topics": [], "files": [], "delivered": 0, "read": 0, **fields}
     ship = samples.ship(generation=generation).model_copy(update=changes)
     return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[SUM, TOPIC])
@@ -43,7 +43,7 @@ def earlier(
     window: Window,
     generation: int,
     records: MemoryLog | None = None,
-    **context: Any,
+    **context,
 ) -> EarlierGates:
     client = SimpleNamespace(present_ids=lambda topics: {})
     about: Any = SimpleNamespace(
@@ -53,12 +53,12 @@ def earlier(
     vars(about).update(context)
     plan: Any = SimpleNamespace(files_for=lambda _: [])
     cluster = cluster_of("frankfurt")
-    log = LedgerLog(records or MemoryLog(), cluster, "web")  # type: ignore[arg-type]
+    log = LedgerLog(records or MemoryLog(), cluster, "web")
     shipped = samples.ship({}, generation=generation)
     return EarlierGates(about, cluster, log, plan, shipped)
 
 
-def test_gates_are_kept_by_window_and_cluster(tmp_path: Path) -> None:
+def test_gates_are_kept_by_window_and_cluster(tmp_path):
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     folder.add(WINDOW, closed(5))  # tried again
@@ -76,7 +76,7 @@ def failed(gates: EarlierGates) -> list[str]:
     return [check.check for check in gates.count_again(None) if not check.passed]
 
 
-def test_sums_are_made_again_and_what_cannot_be_read_back_stays_as_it_was(tmp_path: Path) -> None:
+def test_sums_are_made_again_and_what_cannot_be_read_back_stays_as_it_was(tmp_path):
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     assert failed(earlier(tmp_path, WINDOW, 9)) == ["run r1: read_back(logs)"]
@@ -112,18 +112,18 @@ def begun_anew() -> MemoryLog:
         {"records": begun_anew()},
     ],
 )
-def test_a_person_a_reship_or_a_new_ledger_opens_it(tmp_path: Path, opened: dict[str, Any]) -> None:
+def test_a_person_a_reship_or_a_new_ledger_opens_it(tmp_path, opened):
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     gates = earlier(tmp_path, WINDOW, 9, **opened)
     assert gates.count_again(None) == []
-    gates.remember(SimpleNamespace(status="succeeded", checks=[]), None)  # type: ignore[arg-type]
+    gates.remember(SimpleNamespace(status="succeeded", checks=[]), None)
     assert folder.find(WINDOW) == []
 
 
 def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     folder.add(WINDOW, closed(7, run_id="r2"))
@@ -134,8 +134,8 @@ def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
 
 
 def test_a_window_with_a_closed_gate_is_not_covered_by_a_look_over_it_or_a_part_of_it(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder, both = ClosedGatesFolder(str(tmp_path), "web", "frankfurt"), Window(START, NEXT.end)
     folder.add(both, closed(5))
     folder.add(Window(START - HOUR, START), closed(6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -19,7 +18,7 @@ KIND, CONFIG = "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbeare
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
 
 
-def cluster(**properties: Any) -> Cluster:
+def cluster(**properties) -> Cluster:
     return Cluster.model_validate(
         {"cluster": "far", "bootstrap": "127.0.0.1:1", "properties": {**SASL, **properties}}
     )
@@ -42,9 +41,7 @@ def cluster(**properties: Any) -> Cluster:
         ),
     ],
 )
-def test_validate_says_what_a_login_lacks_and_asks_no_cloud(
-    properties: dict[str, Any], says: str | None
-) -> None:
+def test_validate_says_what_a_login_lacks_and_asks_no_cloud(properties, says):
     why = refusal(cluster(**properties))
     assert says in why if says and why else why == says
 
@@ -58,13 +55,13 @@ def test_validate_says_what_a_login_lacks_and_asks_no_cloud(
     ],
 )
 def test_a_login_that_would_not_be_used_is_refused_with_the_file(
-    properties: dict[str, Any],
-) -> None:
+    properties,
+):
     with pytest.raises(ValidationError):
         cluster(**properties)
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"Install `shipper\[aws\]`"):
         without_login({KIND: "aws_msk_iam", CONFIG: "region=x"})
@@ -76,12 +73,12 @@ class Clock:
     def time(self) -> float:
         return self.now
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float):
         self.now += seconds
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     stopped = runtime_with(time=clock.time, monotonic=clock.time, sleep=clock.sleep)
     monkeypatch.setattr(cloud_login, "runtime", stopped)
@@ -89,7 +86,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Token]]:
+def fetches(monkeypatch):
     """What the next attempts to get a token do; the last one is repeated."""
     found: list[Callable[[], Token]] = []
     monkeypatch.setattr(cloud_login, "_shared", {})
@@ -116,9 +113,7 @@ def client_of(name: str = "far") -> Callable[[], Token]:
     return take
 
 
-def test_clients_of_a_process_share_a_token_until_half_of_its_life_is_over(
-    fetches: list[Callable[[], Token]], clock: Clock
-) -> None:
+def test_clients_of_a_process_share_a_token_until_half_of_its_life_is_over(fetches, clock):
     fetches += [give("first", clock, 40), give("second", clock, 60)]
     assert [client_of()().text, client_of("near")().text] == ["first", "first"]
     clock.sleep(19)
@@ -127,9 +122,7 @@ def test_clients_of_a_process_share_a_token_until_half_of_its_life_is_over(
     assert client_of()().text == "second"
 
 
-def test_while_the_cloud_is_away_the_token_in_use_is_given_again(
-    fetches: list[Callable[[], Token]], clock: Clock
-) -> None:
+def test_while_the_cloud_is_away_the_token_in_use_is_given_again(fetches, clock):
     fetches += [give("first", clock, 7), fail]
     take = client_of()
     clock.sleep(3.6)
@@ -139,9 +132,7 @@ def test_while_the_cloud_is_away_the_token_in_use_is_given_again(
         take()
 
 
-def test_the_first_token_is_waited_for_and_its_absence_told(
-    fetches: list[Callable[[], Token]], clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_token_is_waited_for_and_its_absence_told(fetches, clock, monkeypatch):
     fetches += [fail, fail, give("late", clock, 60)]
     assert client_of()().text == "late"
     monkeypatch.setattr(cloud_login, "_shared", {})
@@ -151,7 +142,7 @@ def test_the_first_token_is_waited_for_and_its_absence_told(
     assert (found.value.code, found.value.retriable) == ("SHIP-412", True)
 
 
-def test_a_login_travels_to_executors_as_settings_alone() -> None:
+def test_a_login_travels_to_executors_as_settings_alone():
     sent = connection(cluster(**{KIND: "aws_msk_iam", CONFIG: "region=x"}))
     assert not any(callable(value) for value in sent.values())
     assert "region" not in str(sent)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
@@ -26,7 +25,7 @@ CLUSTER = cluster_of("far")
 class Silent:
     """A producer that hears nothing, neither that a record is there nor that it is not."""
 
-    def produce(self, *record: Any, **callbacks: Any) -> None:
+    def produce(self, *record, **callbacks):
         pass
 
     def flush(self, timeout_seconds: float) -> int:
@@ -34,8 +33,8 @@ class Silent:
 
 
 def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     client = ClusterClient(CLUSTER)
     monkeypatch.setattr(client, "_log_producer", lambda topic: Silent())
     with pytest.raises(OutcomeUnknown, match="2 of 2 records for ledger were not acknowledged"):
@@ -46,10 +45,10 @@ class Creating:
     """An AdminClient whose cluster has just created the topics; brokers learn of them later. Or it
     refuses to create them."""
 
-    def __init__(self, client: AdminClient, refuses: int | None = None) -> None:
+    def __init__(self, client: AdminClient, refuses: int | None = None):
         self._client, self._refuses = client, refuses
 
-    def create_topics(self, topics: list[NewTopic], **options: Any) -> dict[str, Future[None]]:
+    def create_topics(self, topics: list[NewTopic], **options) -> dict[str, Future[None]]:
         done: Future[None] = Future()
         if self._refuses is None:
             done.set_result(None)
@@ -57,11 +56,11 @@ class Creating:
             done.set_exception(KafkaException(KafkaError(self._refuses)))
         return {topic.topic: done for topic in topics}
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str):
         return getattr(self._client, name)
 
 
-def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
+def test_a_topic_is_created_when_every_broker_knows_it_and_not_before():
     """A broker that is behind says UNKNOWN_TOPIC_OR_PART, and librdkafka then fails the first
     record: "_UNKNOWN_TOPIC"."""
     with mock_cluster() as broker:
@@ -70,10 +69,10 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
         client = ClusterClient(
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
         )
-        client._client = Creating(client._client)  # type: ignore[assignment]
+        client._client = Creating(client._client)
         learns = threading.Event()
 
-        def learn() -> None:
+        def learn():
             learns.set()
             broker.say_of("new", 0)
 
@@ -85,7 +84,7 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before() -> None:
         assert knew
 
 
-def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_broker() -> None:
+def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_broker():
     with mock_cluster() as broker:
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -93,7 +92,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
             timeout_seconds=1.0,
         )
-        client._client = Creating(client._client)  # type: ignore[assignment]
+        client._client = Creating(client._client)
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
             client.create_topics({"new": 1})
 
@@ -106,12 +105,12 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
         (KafkaError.POLICY_VIOLATION, False),
     ],
 )
-def test_a_right_is_asked_for_only_where_one_is_missing(fault: int, lacks_a_right: bool) -> None:
+def test_a_right_is_asked_for_only_where_one_is_missing(fault, lacks_a_right):
     with mock_cluster() as broker:
         client = ClusterClient(
             Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
         )
-        client._client = Creating(client._client, fault)  # type: ignore[assignment]
+        client._client = Creating(client._client, fault)
         with pytest.raises(ClusterRefuses) as refused:
             client.create_topics({"new": 1})
         assert ("Grant Create" in refused.value.message) is lacks_a_right
@@ -123,12 +122,10 @@ def _pipeline() -> Pipeline:
 
 
 @pytest.mark.parametrize("fault", ["_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"])
-def test_a_cluster_without_transactions_is_one_that_says_so(
-    monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch, fault):
     asked: list[str] = []
 
-    def fence(settings: Any, transactional_id: str, *rest: Any) -> None:
+    def fence(settings, transactional_id, *rest):
         asked.append(transactional_id)
         raise KafkaFault(fault, "")
 
@@ -141,10 +138,8 @@ def test_a_cluster_without_transactions_is_one_that_says_so(
     "fault",
     ["_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "_TRANSPORT"],
 )
-def test_a_coordinator_that_is_slow_does_not_make_a_run_promise_less(
-    monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    def fence(*arguments: Any) -> None:
+def test_a_coordinator_that_is_slow_does_not_make_a_run_promise_less(monkeypatch, fault):
+    def fence(*arguments):
         raise KafkaFault(fault, "")
 
     monkeypatch.setattr(module, "fence", fence)

@@ -28,7 +28,7 @@ def digest_in(folder: Path) -> str:
     ).stdout.strip()
 
 
-def test_the_digest_goes_by_what_tasks_run_and_not_by_where_it_lies(tmp_path: Path) -> None:
+def test_the_digest_goes_by_what_tasks_run_and_not_by_where_it_lies(tmp_path):
     for package in ("config", "kafka", "ledger", "worker"):
         shutil.copytree(
             ROOT / "shipper" / package,

@@ -10,14 +10,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
-from in_process import Command
 
 from shipper.cli.console import Terminal, table
 from shipper.cli.run_options import new_job
@@ -38,7 +36,7 @@ HOSTILE = "/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m"
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     folder = tmp_path / "etc"
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
@@ -49,9 +47,7 @@ def config(tmp_path: Path) -> Path:
     return folder
 
 
-def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(
-    config: Path, shipper: Command
-) -> None:
+def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(config, shipper):
     (config / "pipelines" / "other.yaml").write_text("pipeline: other\nsorce: x\n")
     done = shipper("validate", "web", "--no-sql", SHIPPER_CONFIG=str(config))
     assert (done.returncode, done.stdout) == (
@@ -81,9 +77,7 @@ def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too
         (("plan", "web", "--window", "never", "--json"), "is not a window"),
     ],
 )
-def test_who_asks_for_json_gets_json_also_when_it_is_an_error(
-    config: Path, arguments: tuple[str, ...], says: str, shipper: Command
-) -> None:
+def test_who_asks_for_json_gets_json_also_when_it_is_an_error(config, arguments, says, shipper):
     done = shipper(*arguments, SHIPPER_CONFIG=str(config))
     assert done.returncode == 2
     document = json.loads(done.stdout)
@@ -91,7 +85,7 @@ def test_who_asks_for_json_gets_json_also_when_it_is_an_error(
     assert document["exit_code"] == 2
 
 
-def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) -> None:
+def test_the_last_window_is_the_latest_whose_files_have_settled(config):
     text = (
         "pipeline: web\nschedule: '*/10 * * * *'\nsource: {path: logs, settle: 25m}\ntopic: "
         "t\nclusters: [near]\n"
@@ -103,7 +97,7 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config: Path) ->
     assert dt.timedelta(minutes=25) <= age <= dt.timedelta(minutes=36)
 
 
-def test_pipelines_are_listed_with_what_is_there(config: Path, shipper: Command) -> None:
+def test_pipelines_are_listed_with_what_is_there(config, shipper):
     end = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
     common: dict[str, Any] = {
         "pipeline": "web",
@@ -131,7 +125,7 @@ def test_pipelines_are_listed_with_what_is_there(config: Path, shipper: Command)
     assert (done.returncode, "sad.yaml" in done.stderr, "web" in done.stdout) == (2, True, True)
 
 
-def test_validate_counts_as_right_only_what_has_no_fault(config: Path, shipper: Command) -> None:
+def test_validate_counts_as_right_only_what_has_no_fault(config, shipper):
     (config / "pipelines" / "bad.yaml").write_text(
         "pipeline: bad\nsource: logs\ntopic: t\nclusters: [near]\nlimts: {}\n"
     )
@@ -145,9 +139,7 @@ def test_validate_counts_as_right_only_what_has_no_fault(config: Path, shipper: 
     assert (found["pipelines"], found["clusters"]) == (["web"], ["near"])
 
 
-def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(
-    config: Path, shipper: Command
-) -> None:
+def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(config, shipper):
     (config / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: no-port\n")
     done = shipper("validate", "--json", "--no-sql", "--config", str(config))
     found = json.loads(done.stdout)
@@ -162,7 +154,7 @@ def test_a_broken_cluster_is_one_fault_and_its_pipelines_are_named(
     assert Path(place["file"]).name == "web.yaml", "who asks about a pipeline hears of its cluster"
 
 
-def test_faults_of_the_tests_of_a_configuration_are_faults(config: Path, shipper: Command) -> None:
+def test_faults_of_the_tests_of_a_configuration_are_faults(config, shipper):
     (config / "tests").mkdir()
     (config / "tests" / "web.yaml").write_text(
         "cases:\n  a: {lines: x, expect: [{dropped: health}]}\n"
@@ -182,15 +174,13 @@ def test_faults_of_the_tests_of_a_configuration_are_faults(config: Path, shipper
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_output_without_our_characters_gets_others(
-    config: Path, encoding: str, shipper: Command
-) -> None:
+def test_an_output_without_our_characters_gets_others(config, encoding, shipper):
     done = shipper("validate", "--no-sql", "--config", str(config), encoding=encoding)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ok 1 pipeline")
 
 
-def test_a_full_output_device_is_said_in_a_line(config: Path) -> None:
+def test_a_full_output_device_is_said_in_a_line(config):
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "shipper", "validate", "--no-sql", "--config", str(config)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -199,8 +189,8 @@ def test_a_full_output_device_is_said_in_a_line(config: Path) -> None:
 
 
 def test_a_folder_for_runs_that_cannot_be_used_is_known_before_anything_runs(
-    config: Path, tmp_path: Path, shipper: Command
-) -> None:
+    config, tmp_path, shipper
+):
     (tmp_path / "file").write_text("")
     for uri, says in (
         ("nosuch://x/runs", "Protocol not known: nosuch"),
@@ -222,7 +212,7 @@ class Away(fsspec.AbstractFileSystem):
 
     protocol = "away"
 
-    def ls(self, *_: Any, **__: Any) -> Any:
+    def ls(self, *_, **__):
         raise LookupError("Could not connect")
 
     cat_file = pipe_file = makedirs = ls
@@ -240,8 +230,8 @@ class Away(fsspec.AbstractFileSystem):
     ],
 )
 def test_a_storage_that_cannot_be_reached_ends_no_command_with_a_stack(
-    config: Path, shipper: Command, command: str, scheme: str
-) -> None:
+    config, shipper, command, scheme
+):
     fsspec.register_implementation("away", Away, clobber=True)
     (config / "pipelines" / "web.yaml").write_text(
         "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
@@ -253,7 +243,7 @@ def test_a_storage_that_cannot_be_reached_ends_no_command_with_a_stack(
     assert command == "list" or "SHIP-005" in done.stderr
 
 
-def test_a_file_name_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_name_does_nothing_to_a_terminal(capsys):
     file = PlannedFile(path=HOSTILE, uri="file:/x", size_bytes=1, modified_ms=0, splits=1)
     show_plan(
         PlanResult(**TIMES, source=HOSTILE, files=[file], clusters=[ClusterPlan(cluster="near")]),
@@ -266,7 +256,7 @@ def test_a_file_name_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("width", [60, 200])
-def test_a_narrow_terminal_shows_everything(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_terminal_shows_everything(width, capsys):
     out = Terminal()
     out.width = width
     window, run = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", "20261121T113000-3f9a1c"
@@ -285,17 +275,15 @@ def test_a_narrow_terminal_shows_everything(width: int, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     "sample", [samples.gate_closed, samples.shipped], ids=lambda one: one.__name__
 )
-def test_the_terminal_has_the_verdict_of_the_page(
-    sample: Callable[[], RunReport], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_terminal_has_the_verdict_of_the_page(sample, capsys):
     report = sample()
     show_run(report, Terminal(), Terminal(stderr=True))
     assert run_view(report).headline in capsys.readouterr().out
 
 
 def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
     links = LeftOut(path="/logs/b.log", reason="leads nowhere", warns=True, count=3)
     unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")
@@ -319,12 +307,12 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
 
 
 @pytest.mark.parametrize("run_id", ["../../etc", "a/b", "", ".", "..", "a..b", "x\n"])
-def test_a_run_id_cannot_leave_the_folder_of_runs(run_id: str) -> None:
+def test_a_run_id_cannot_leave_the_folder_of_runs(run_id):
     with pytest.raises(UsageError, match="is not a valid run id"):
         RunFolder("/runs", "web", NOON, run_id)
 
 
-def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
+def test_a_run_waits_for_no_module_that_only_other_commands_need():
     """Each command line pays for what it imports; with all of them it was half a CPU second
     more."""
     code = "import sys, shipper.cli.main; print(*sys.modules, sep='\\n')"
@@ -345,7 +333,7 @@ def test_a_run_waits_for_no_module_that_only_other_commands_need() -> None:
         assert name not in imported, name
 
 
-def test_ctrl_c_ends_a_command_that_is_being_imported_without_a_stack(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_command_that_is_being_imported_without_a_stack(tmp_path):
     interrupted = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
     (tmp_path / "typer.py").write_text(interrupted)
     done = subprocess.run(
@@ -359,13 +347,13 @@ def test_ctrl_c_ends_a_command_that_is_being_imported_without_a_stack(tmp_path: 
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path: Path, closed: str) -> None:
+def test_a_command_whose_streams_are_closed_ends_as_ever(tmp_path, closed):
     command = f'"{sys.executable}" -m shipper schema --check --config "{tmp_path}" {closed}'
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
 
 
-def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Command) -> None:
+def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper):
     listed = shipper("--help").stdout
     for name in ("ledger", "quarantine", "gaps", "dags", "bench", "dev", "demo"):
         assert f" {name} " in listed
@@ -392,8 +380,8 @@ def test_a_command_that_is_imported_late_is_listed_and_suggested(shipper: Comman
     ],
 )
 def test_a_wrong_command_line_ends_with_a_code_and_names_what_is_wrong(
-    words: str, names: str, config: Path, shipper: Command
-) -> None:
+    words, names, config, shipper
+):
     done = shipper(*words.split(), SHIPPER_CONFIG=str(config))
     assert (done.returncode, done.stdout) == (2, "")
     said = " ".join(done.stderr.split())
@@ -404,16 +392,14 @@ def test_a_wrong_command_line_ends_with_a_code_and_names_what_is_wrong(
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty"])
-def test_a_configuration_that_is_not_there_has_a_code_of_its_own(
-    folder: str, tmp_path: Path, shipper: Command
-) -> None:
+def test_a_configuration_that_is_not_there_has_a_code_of_its_own(folder, tmp_path, shipper):
     (tmp_path / "empty").mkdir()
     for command in ("list", "validate"):
         done = shipper(command, "--config", str(tmp_path / folder))
         assert (done.returncode, done.stderr.rstrip()[-10:]) == (2, "[SHIP-203]")
 
 
-def test_a_reader_that_has_gone_is_no_failed_run(config: Path) -> None:
+def test_a_reader_that_has_gone_is_no_failed_run(config):
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "shipper", "list", "--config", str(config)]
@@ -421,7 +407,7 @@ def test_a_reader_that_has_gone_is_no_failed_run(config: Path) -> None:
         assert subprocess.run(command, stdout=gone, check=False).returncode == 141
 
 
-def test_a_level_of_the_log_that_is_none_is_refused(config: Path, shipper: Command) -> None:
+def test_a_level_of_the_log_that_is_none_is_refused(config, shipper):
     done = shipper("list", "--json", "--config", str(config), SHIPPER_LOG="loud")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "SHIP-101")
     assert shipper("list", "--config", str(config), SHIPPER_LOG="Info").returncode == 0

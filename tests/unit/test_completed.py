@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ def hours(first: int, last: int) -> Window:
 class Runs:
     """Delivery gates of runs one after the other, on the cluster `near`."""
 
-    def __init__(self, uri: str, cron: str | None = "@hourly") -> None:
+    def __init__(self, uri: str, cron: str | None = "@hourly"):
         self.uri, self.count = uri, 0
         schedule = {"schedule": cron} if cron else {}
         spec = {"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]}
@@ -69,58 +68,56 @@ class Runs:
 
 
 def _left(window: Window) -> Uncovered:
-    return Uncovered(window=str(window), why="young", files=[{"path": "b.log"}])  # type: ignore[list-item]
+    return Uncovered(window=str(window), why="young", files=[{"path": "b.log"}])
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+def runs(tmp_path):
     return Runs(str(tmp_path))
 
 
-def test_a_window_is_told_once_it_is_complete_and_never_before(runs: Runs) -> None:
+def test_a_window_is_told_once_it_is_complete_and_never_before(runs):
     assert runs.keys(0, 1, passes=False) == []
     assert runs.keys(1, 2, back_to=1, left=1) == [], "a file was left out"
     assert runs.keys(2, 3, back_to=0) == [0, 1, 2], "it looked at all that was not complete"
     assert runs.keys(3, 4, back_to=0) == [3], "the others were complete before"
 
 
-def test_a_window_that_is_run_again_is_told_again_and_others_are_not(runs: Runs) -> None:
+def test_a_window_that_is_run_again_is_told_again_and_others_are_not(runs):
     assert runs.keys(0, 1) == [0]
     assert runs.keys(1, 2, back_to=0) == [1]
     assert runs.keys(0, 1) == [0]
 
 
-def test_late_files_are_told_by_the_key_of_their_own_window(runs: Runs) -> None:
+def test_late_files_are_told_by_the_key_of_their_own_window(runs):
     assert [runs.keys(n, n + 1) for n in (0, 1, 2)] == [[0], [1], [2]]
     assert runs.keys(3, 4, back_to=0, late=1) == [1, 3]
 
 
-def test_a_wide_window_tells_each_of_its_windows_that_is_complete(runs: Runs) -> None:
+def test_a_wide_window_tells_each_of_its_windows_that_is_complete(runs):
     assert runs.keys(0, 6, left=4) == [0, 1, 2, 3, 5]
 
 
-def test_a_window_that_was_not_over_is_told_by_a_run_that_came_later(runs: Runs) -> None:
+def test_a_window_that_was_not_over_is_told_by_a_run_that_came_later(runs):
     assert runs.keys(0, 6, until=2) == [0, 1]
     assert runs.keys(2, 3) == [2]
     assert runs.keys(3, 4, until=3) == []
     assert runs.keys(5, 6, back_to=3) == [3, 4, 5]
 
 
-def test_two_runs_that_have_half_a_window_each_complete_it_together(runs: Runs) -> None:
+def test_two_runs_that_have_half_a_window_each_complete_it_together(runs):
     daily = Runs(runs.uri, "0 0 * * *")
     assert daily.keys(0, 12) == []
     assert daily.keys(12, 24) == [0]
 
 
-def test_a_second_attempt_tells_what_the_first_may_not_have_told(runs: Runs) -> None:
+def test_a_second_attempt_tells_what_the_first_may_not_have_told(runs):
     runs.keys(0, 1, passes=False)
     assert runs.keys(1, 2, back_to=0) == [0, 1]
     assert runs.keys(1, 2, back_to=0, again=True) == [0, 1]
 
 
-def test_a_window_that_a_person_accepted_is_told_by_the_next_run(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_that_a_person_accepted_is_told_by_the_next_run(runs, monkeypatch):
     assert runs.keys(0, 1, left=0) == []
     later = hours(99, 100).start + dt.timedelta(seconds=1.5)
     monkeypatch.setattr("shipper.runtime.now", lambda: later)
@@ -129,11 +126,11 @@ def test_a_window_that_a_person_accepted_is_told_by_the_next_run(
     assert runs.keys(2, 3, back_to=0) == [2]
 
 
-def test_without_a_schedule_it_is_the_window_that_was_asked_for(tmp_path: Path) -> None:
+def test_without_a_schedule_it_is_the_window_that_was_asked_for(tmp_path):
     assert Runs(str(tmp_path), None).keys(3, 7) == [3]
 
 
-def test_each_of_the_two_hours_of_a_night_in_autumn_has_a_key_of_its_own() -> None:
+def test_each_of_the_two_hours_of_a_night_in_autumn_has_a_key_of_its_own():
     first = dt.datetime.fromisoformat("2026-10-25T02:00:00+02:00")
     second = dt.datetime.fromisoformat("2026-10-25T02:00:00+01:00")
     assert [partition_key(at) for at in (first, second)] == [

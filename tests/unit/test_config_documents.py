@@ -33,7 +33,7 @@ SHORTEST: dict[str, Any] = {
 }
 
 
-def validator(schema: dict[str, Any]) -> Any:
+def validator(schema: dict[str, Any]):
     """jsonschema comes with Great Expectations and Airflow; the core does without."""
     jsonschema = pytest.importorskip("jsonschema")
     from referencing import Registry, Resource
@@ -42,12 +42,12 @@ def validator(schema: dict[str, Any]) -> Any:
     return jsonschema.Draft202012Validator(schema, registry=beside)
 
 
-def accepts(schema: dict[str, Any], data: Any) -> bool:
+def accepts(schema: dict[str, Any], data) -> bool:
     return bool(validator(schema).is_valid(data))
 
 
 @pytest.mark.parametrize(("folder", "schema"), [("pipelines", PIPELINE), ("clusters", CLUSTER)])
-def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> None:
+def test_schemas_accept_the_examples(folder, schema):
     files = sorted((CONFIG / folder).glob("*.yaml"))
     assert files
     for file in files:
@@ -80,7 +80,7 @@ def test_schemas_accept_the_examples(folder: str, schema: dict[str, Any]) -> Non
         {"source": {"path": "x", "format": "csv", "csv": {"quote": None}}},
     ],
 )
-def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: Path) -> None:
+def test_what_the_loader_takes_the_schema_takes(more, tmp_path):
     data = {**SHORTEST, **more}
     assert loads(data, tmp_path)
     assert accepts(PIPELINE, data)
@@ -103,7 +103,7 @@ def test_what_the_loader_takes_the_schema_takes(more: dict[str, Any], tmp_path: 
         {"runner": {"conf": {"spark.speculation": "true"}}},
     ],
 )
-def test_what_the_schema_refuses_the_loader_refuses(more: dict[str, Any], tmp_path: Path) -> None:
+def test_what_the_schema_refuses_the_loader_refuses(more, tmp_path):
     data = {**SHORTEST, **more}
     assert not accepts(PIPELINE, data)
     assert not loads(data, tmp_path)
@@ -146,7 +146,7 @@ def test_what_the_schema_refuses_the_loader_refuses(more: dict[str, Any], tmp_pa
         ({"cluster": "a"}, False),
     ],
 )
-def test_clusters(data: dict[str, Any], right: bool) -> None:
+def test_clusters(data, right):
     assert accepts(CLUSTER, data) is right
 
 
@@ -176,7 +176,7 @@ def test_clusters(data: dict[str, Any], right: bool) -> None:
         ({"alow": {}}, False),
     ],
 )
-def test_platform(data: dict[str, Any], right: bool, tmp_path: Path) -> None:
+def test_platform(data, right, tmp_path):
     assert accepts(PLATFORM, data) is right
     (tmp_path / "shipper.yaml").write_text(json.dumps(data))
     assert (not read_platform(tmp_path, "shipper.yaml").faults) is right
@@ -191,7 +191,7 @@ def loads(data: dict[str, Any], folder: Path) -> bool:
     return "web" in load_all(folder).pipelines
 
 
-def keys(model: Any) -> set[str]:
+def keys(model) -> set[str]:
     """All keys that a user may write, in all sections."""
     found = set()
     for key, field in types.yaml_keys(model).items():
@@ -203,7 +203,7 @@ def keys(model: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("model", [Pipeline, Cluster, Platform])
-def test_every_key_is_explained(model: Any) -> None:
+def test_every_key_is_explained(model):
     for key in keys(model) - {"check"}:
         rows = [line for line in REFERENCE.splitlines() if line.startswith(f"| `{key}` |")]
         assert rows, key

@@ -22,7 +22,7 @@ LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 
 
 @pytest.fixture(autouse=True)
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "config"
     (folder / "pipelines").mkdir(parents=True)
@@ -63,7 +63,7 @@ _BLOCKS = (Path(__file__).parent / "config_faults.txt").read_text(encoding="utf-
 
 
 @pytest.mark.parametrize("block", _BLOCKS)
-def test_fault_shows_the_users_own_path_line_and_column(block: str) -> None:
+def test_fault_shows_the_users_own_path_line_and_column(block):
     *lines, expected = block.strip().splitlines()
     line, column, field, *names = re.split(r": ?", expected.removeprefix("=> "), maxsplit=3)
     [fault] = faults_of(changed([line for line in lines if not line.startswith("#")]))
@@ -90,16 +90,16 @@ def test_fault_shows_the_users_own_path_line_and_column(block: str) -> None:
         (RIGHT.encode() + b"owner: caf\xe9\n", "5:11"),
     ],
 )
-def test_text_that_is_not_yaml_is_shown_where_it_breaks(text: str | bytes, place: str) -> None:
+def test_text_that_is_not_yaml_is_shown_where_it_breaks(text, place):
     [fault] = faults_of(text)
     assert fault.startswith(f"{place}: ")
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_no_fault() -> None:
+def test_a_byte_order_mark_and_windows_line_ends_are_no_fault():
     assert faults_of(b"\xef\xbb\xbf" + RIGHT.replace("\n", "\r\n").encode()) == []
 
 
-def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() -> None:
+def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines():
     Path("config/clusters/far.yaml").write_text("cluster: far\nbootstrp: x\n")
     Path("config/pipelines/b.yaml").write_text(
         "pipeline: b\nsource: x\ntopic: 'a b'\nclusters: [far, lcal]\nowner: 1\n"
@@ -122,7 +122,7 @@ def test_all_faults_of_all_files_come_at_once_in_the_order_of_files_and_lines() 
 # --- The environment
 
 
-def test_variable_that_is_not_set_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_that_is_not_set_is_named_with_its_place(monkeypatch):
     monkeypatch.delenv("SHIPPER_NOWHERE", raising=False)
     where = (
         "the environment variable SHIPPER_NOWHERE is not set; set it, or write a default: "
@@ -135,7 +135,7 @@ def test_variable_that_is_not_set_is_named_with_its_place(monkeypatch: pytest.Mo
     assert faults_of(secret, "local", "clusters") == [f"4:18: properties.sasl.password: {where}"]
 
 
-def test_reference_that_is_not_closed_is_a_fault() -> None:
+def test_reference_that_is_not_closed_is_a_fault():
     wrong = "`${` begins a reference to the environment; write ${NAME} or ${NAME:-default}"
     assert faults_of(LOCAL.replace("127.0.0.1:9092", "${HOST"), "local", "clusters") == [
         f"2:12: bootstrap: {wrong}"
@@ -163,14 +163,14 @@ def test_reference_that_is_not_closed_is_a_fault() -> None:
         "sasl.password: ${hunter2 }",
     ],
 )
-def test_no_fault_prints_a_value_of_properties(properties: str) -> None:
+def test_no_fault_prints_a_value_of_properties(properties):
     found = faults_of(LOCAL + f"properties:\n  {properties}\n", "local", "clusters")
     assert len(found) == 1
     assert "hunter2" not in found[0]
     assert found[0].startswith(("4:", "5:"))
 
 
-def test_value_from_the_environment_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_value_from_the_environment_is_not_printed(monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     text = (
         LOCAL
@@ -188,7 +188,7 @@ def test_value_from_the_environment_is_not_printed(monkeypatch: pytest.MonkeyPat
 # --- Folders and names
 
 
-def test_other_ending_is_said_and_not_ignored() -> None:
+def test_other_ending_is_said_and_not_ignored():
     Path("config/pipelines/web.yml").write_text(RIGHT)
     loaded = load_all(Path("config"))
     said = "config/pipelines/web.yml: ignored because of its ending; rename it to web.yaml"
@@ -199,7 +199,7 @@ def test_other_ending_is_said_and_not_ignored() -> None:
     assert error.value.message == f"{said} [SHIP-202]"
 
 
-def test_names_that_differ_in_letter_case_only_are_refused() -> None:
+def test_names_that_differ_in_letter_case_only_are_refused():
     Path("config/pipelines/web.yaml").write_text(RIGHT)
     Path("config/pipelines/Web.yaml").write_text(RIGHT)
     loaded = load_all(Path("config"))
@@ -210,7 +210,7 @@ def test_names_that_differ_in_letter_case_only_are_refused() -> None:
     assert "Web" in loaded.broken
 
 
-def test_unknown_names_are_answered_with_those_that_there_are() -> None:
+def test_unknown_names_are_answered_with_those_that_there_are():
     Path("config/pipelines/web.yaml").write_text(RIGHT)
     with pytest.raises(ConfigError) as pipeline_error:
         load_pipeline(Path("config"), "wab")
@@ -226,7 +226,7 @@ def test_unknown_names_are_answered_with_those_that_there_are() -> None:
     assert cluster_error.value.exit_code == 2
 
 
-def test_folder_that_is_not_there_is_said() -> None:
+def test_folder_that_is_not_there_is_said():
     [fault] = load_all(Path("nowhere")).faults
     assert (fault.file, fault.code) == ("nowhere", "SHIP-203")
     assert str(Path.cwd()) in fault.message
@@ -234,7 +234,7 @@ def test_folder_that_is_not_there_is_said() -> None:
         load_pipeline(Path("nowhere"), "web")
 
 
-def test_no_pipeline_at_all_is_a_fault() -> None:
+def test_no_pipeline_at_all_is_a_fault():
     [fault] = load_all(Path("config")).faults
     assert (fault.file, fault.code) == ("config/pipelines", "SHIP-203")
 
@@ -253,7 +253,7 @@ def test_no_pipeline_at_all_is_a_fault() -> None:
         ("0 0 28-31 2 *", True),
     ],
 )
-def test_a_cron_that_never_fires_is_refused(cron: str, fires: bool) -> None:
+def test_a_cron_that_never_fires_is_refused(cron, fires):
     found = faults_of(pipeline(f"schedule: '{cron}'\n"))
     assert (found == []) is fires, found
     assert fires or "never fires" in found[0]
@@ -271,28 +271,28 @@ def test_a_cron_that_never_fires_is_refused(cron: str, fires: bool) -> None:
         ("kafka 1:9092", "is no host:port"),
     ],
 )
-def test_a_bootstrap_that_is_none_is_refused(bootstrap: str, why: str) -> None:
+def test_a_bootstrap_that_is_none_is_refused(bootstrap, why):
     found = faults_of(f"cluster: far\nbootstrap: '{bootstrap}'\n", "far", "clusters")
     assert len(found) == 1
     assert found[0].startswith("2:12: bootstrap: ")
     assert why in found[0]
 
 
-def test_globs_on_names_may_be_one_or_a_list(config: Path) -> None:
+def test_globs_on_names_may_be_one_or_a_list(config):
     for written, globs in (("'*.log'", ("*.log",)), ("['*.log', '*.gz']", ("*.log", "*.gz"))):
         text = RIGHT.replace("source: s3a://logs/web/", f"source: {{path: x, include: {written}}}")
         assert faults_of(text) == []
         assert load_pipeline(config, "web").source.include_globs == globs
 
 
-def test_bootstrap_may_be_a_list(config: Path) -> None:
+def test_bootstrap_may_be_a_list(config):
     listed = LOCAL.replace("127.0.0.1:9092", "['127.0.0.1:9092', '127.0.0.1:9093']")
     assert faults_of(listed, "local", "clusters") == []
     assert load_cluster(config, "local").bootstrap == "127.0.0.1:9092,127.0.0.1:9093"
     assert faults_of(listed.replace(":9093", ""), "local", "clusters") != []
 
 
-def test_a_former_name_is_of_no_other_pipeline(config: Path) -> None:
+def test_a_former_name_is_of_no_other_pipeline(config):
     """Two pipelines on one ledger would each take the other's windows for shipped, or send them
     again."""
     old = config / "pipelines" / "old.yaml"
@@ -319,7 +319,7 @@ def test_a_former_name_is_of_no_other_pipeline(config: Path) -> None:
         assert len(faults_of(pipeline(f"formerly: {wrong}\n"))) == 1, wrong
 
 
-def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config: Path) -> None:
+def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config):
     for text, key in (
         ("", "web"),
         ("formerly: old\n", "old"),
@@ -329,7 +329,7 @@ def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config: Path) -
         assert load_pipeline(config, "web").key == key
 
 
-def test_a_clusters_file_among_pipelines_is_told_as_that() -> None:
+def test_a_clusters_file_among_pipelines_is_told_as_that():
     (fault,) = faults_of(LOCAL, "near")
     assert fault.startswith("1:1: ")
     assert "`clusters`" in fault
@@ -342,16 +342,16 @@ def test_a_clusters_file_among_pipelines_is_told_as_that() -> None:
         ("pipeline: web\nsource:\n  \u00a0path: x\n", "3:3"),
     ],
 )
-def test_a_no_break_space_is_named_at_its_place(text: str, place: str) -> None:
+def test_a_no_break_space_is_named_at_its_place(text, place):
     (fault,) = faults_of(text)
     assert fault.startswith(f"{place}: a no-break space")
 
 
-def test_a_no_break_space_in_a_text_is_a_part_of_it() -> None:
+def test_a_no_break_space_in_a_text_is_a_part_of_it():
     assert faults_of(pipeline("records: {drop: {nbsp: \"value = 'a\u00a0b'\"}}  # \u00a0\n")) == []
 
 
-def test_a_folder_of_files_that_nobody_reads_is_named(config: Path) -> None:
+def test_a_folder_of_files_that_nobody_reads_is_named(config):
     (config / "pipelines/web.yaml").write_text(RIGHT)
     (config / "pipelines/team").mkdir()
     assert load_all(config).faults == ()
@@ -372,9 +372,7 @@ def test_a_folder_of_files_that_nobody_reads_is_named(config: Path) -> None:
         ("properties: {sasl.password: '${HUNTER2}', sasl.username: web}", None),
     ],
 )
-def test_a_secret_in_clear_is_warned_of_without_being_shown(
-    config: Path, line: str, path: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_in_clear_is_warned_of_without_being_shown(config, line, path, monkeypatch):
     monkeypatch.setenv("HUNTER2", "hunter2")
     (config / "pipelines/web.yaml").write_text(RIGHT)
     (config / "clusters/local.yaml").write_text(f"{LOCAL}{line}\n")

@@ -22,7 +22,7 @@ clusters: [local]
 
 
 @pytest.fixture
-def config(config: Path) -> Path:
+def config(config):
     (config / "pipelines" / "web.yaml").write_text(SHORTEST)
     return config
 
@@ -32,7 +32,7 @@ def load(config: Path, text: str) -> Pipeline:
     return load_pipeline(config, "web")
 
 
-def test_shortest_pipeline_means_the_same_as_the_long_one(config: Path) -> None:
+def test_shortest_pipeline_means_the_same_as_the_long_one(config):
     long = """\
 pipeline: web
 owner: shipper
@@ -50,7 +50,7 @@ delivery: {tuning: auto, memory: 160MB, metadata_wait: 600s}
     assert load_pipeline(config, "web").model_dump() == load(config, long).model_dump()
 
 
-def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
+def test_one_broken_file_takes_nothing_else_down(config):
     (config / "pipelines" / "broken.yaml").write_text("pipeline: [")
     (config / "pipelines" / "lost.yaml").write_text(
         SHORTEST.replace("web", "lost", 1).replace("[local]", "[far]")
@@ -66,7 +66,7 @@ def test_one_broken_file_takes_nothing_else_down(config: Path) -> None:
     }
 
 
-def test_values_are_those_of_yaml_1_2(config: Path) -> None:
+def test_values_are_those_of_yaml_1_2(config):
     text = SHORTEST + "records: {headers: {a: on, b: 2026-11-01, c: 12:30:45, d: =}}\n"
     assert load(config, text).records.headers == {
         "a": "on",
@@ -94,7 +94,7 @@ def test_values_are_those_of_yaml_1_2(config: Path) -> None:
         ("'2026-11-01'", dt.datetime(2026, 11, 1, tzinfo=dt.UTC)),
     ],
 )
-def test_start_is_a_moment_in_utc(config: Path, written: str, moment: dt.datetime) -> None:
+def test_start_is_a_moment_in_utc(config, written, moment):
     text = SHORTEST.replace('"0 * * * *"', f'{{cron: "@hourly", start: {written}}}')
     schedule = load(config, text).schedule
     assert schedule is not None
@@ -104,9 +104,7 @@ def test_start_is_a_moment_in_utc(config: Path, written: str, moment: dt.datetim
 # --- The environment
 
 
-def test_references_are_filled_in_where_they_may_be(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_references_are_filled_in_where_they_may_be(config, monkeypatch):
     monkeypatch.setenv("BUCKET", "logs")
     monkeypatch.setenv("EMPTY", "")
     monkeypatch.setenv("TRICKY", "${BUCKET} $1 \\1 {x}")
@@ -154,7 +152,7 @@ def test_references_are_filled_in_where_they_may_be(
         ("memory://k", "memory://k"),
     ],
 )
-def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: str) -> None:
+def test_relative_paths_lie_below_the_folder_above_config(uri, expected):
     assert resolve_uri(Path("/srv/app/config"), uri) == expected
 
 
@@ -176,12 +174,12 @@ def test_relative_paths_lie_below_the_folder_above_config(uri: str, expected: st
         "H 6 * * *",
     ],
 )
-def test_cron_that_no_scheduler_takes_is_refused(cron: str) -> None:
+def test_cron_that_no_scheduler_takes_is_refused(cron):
     with pytest.raises(ValueError, match=r"five|preset|random|minute|hour"):
         check_cron(cron)
 
 
-def test_topics_are_those_of_kafka() -> None:
+def test_topics_are_those_of_kafka():
     assert all(legal_topic(name) for name in ("a", "a.b-c_d", "A" * 249))
     assert not any(legal_topic(name) for name in ("", ".", "..", "a b", "ä", "a\n", "A" * 250))
 

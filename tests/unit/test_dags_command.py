@@ -22,14 +22,12 @@ def install(*words: str | Path) -> Result:
     return CliRunner().invoke(app, ["dags", "install", *map(str, words)])
 
 
-def test_the_repository_has_the_files_of_this_version() -> None:
+def test_the_repository_has_the_files_of_this_version():
     there = {path.name: path.read_text() for path in (ROOT / "dags").iterdir() if path.is_file()}
     assert there == dag_files(), "`shipper dags install dags` writes them anew"
 
 
-def test_it_writes_what_is_missing_or_old_and_says_which_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_writes_what_is_missing_or_old_and_says_which_configuration(tmp_path, monkeypatch):
     folder = tmp_path / "airflow" / "dags"
     first = json.loads(install(folder, "--config", tmp_path / "config", "--json").stdout)
     assert (sorted(first["written"]), config_dir(folder)) == (
@@ -51,7 +49,7 @@ def test_it_writes_what_is_missing_or_old_and_says_which_configuration(
     assert {path.name: path.read_text() for path in folder.iterdir()} == dag_files()
 
 
-def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_of_somebody_else_is_left_alone(tmp_path):
     (tmp_path / "shipper_dags.py").write_text("mine = 1\n")
     refused = install(tmp_path)
     assert isinstance(refused.exception, UsageError)
@@ -60,8 +58,8 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "shipper_faults.py").exists(), "all or nothing"
 
 
-def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *_: object) -> None:
+def test_a_read_only_folder_is_named(tmp_path, monkeypatch):
+    def refuse(path, *_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr(Path, "write_text", refuse)  # root may write into any folder
@@ -72,9 +70,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("command", ["dev", "demo", "bench"])
-def test_a_command_of_the_extra_says_how_to_get_it(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_of_the_extra_says_how_to_get_it(command, monkeypatch):
     without = {name: at for name, at in _Commands.elsewhere.items() if name not in _TOOLS}
     monkeypatch.setattr(_Commands, "elsewhere", without)
     refused = CliRunner().invoke(app, [command])

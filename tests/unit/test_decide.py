@@ -35,7 +35,7 @@ VALUE = chunk_value(
 )  # fmt: skip
 
 
-def ledger(*files: FileId, **fields: Any) -> Chunks:
+def ledger(*files: FileId, **fields) -> Chunks:
     found = Chunks("web")
     for file in files:
         value = replace(VALUE, **{"read": file.size_bytes, **fields})
@@ -43,11 +43,11 @@ def ledger(*files: FileId, **fields: Any) -> Chunks:
     return found
 
 
-def beginning(content: ByteSum, **fields: Any) -> Beginning:
+def beginning(content: ByteSum, **fields) -> Beginning:
     return Beginning(length=content.length, sum=str(content), **fields)
 
 
-def like(*originals: FileId, content: ByteSum | None = CONTENT, **more: Any) -> LookedInto:
+def like(*originals: FileId, content: ByteSum | None = CONTENT, **more) -> LookedInto:
     """A file that begins like ``originals``, and holds what they held."""
     fields = {"ends_line": True, "whole": True, **more}
     found = [] if content is None else [beginning(content, **fields)]
@@ -114,9 +114,7 @@ def rule_of(file: FileId, chunks: Chunks, looked: LookedInto | None, policy: dic
 
 
 @pytest.mark.parametrize(("code", "file", "chunks", "looked", "policy"), CASES)
-def test_the_first_rule_that_holds_decides(
-    code: str, file: FileId, chunks: Chunks, looked: LookedInto | None, policy: dict[str, Any]
-) -> None:
+def test_the_first_rule_that_holds_decides(code, file, chunks, looked, policy):
     if looked is None and code == "not-looked":
         for nobody in ({}, None):
             [found] = decide([SourceFile(file, 1)], chunks, nobody, Policy("d", **policy)).each
@@ -127,7 +125,7 @@ def test_the_first_rule_that_holds_decides(
     assert rule_of(file, chunks, looked, policy) == code
 
 
-def test_each_rule_has_a_case() -> None:
+def test_each_rule_has_a_case():
     assert [rule.code for rule in RULES] == list(dict.fromkeys(rule.code for rule in RULES))
     assert {rule.code for rule in RULES} == {code for code, *_ in CASES}
 
@@ -142,9 +140,7 @@ def test_each_rule_has_a_case() -> None:
         (GROWN, ledger(OLD), OTHERWISE, {}, "SHIP-305"),
     ],
 )
-def test_what_stops_a_run_is_told_and_a_late_file_stops_none(
-    file: FileId, chunks: Chunks, looked: LookedInto | None, policy: dict[str, Any], code: str
-) -> None:
+def test_what_stops_a_run_is_told_and_a_late_file_stops_none(file, chunks, looked, policy, code):
     about = {file: looked} if looked else {}
     with pytest.raises(SourceError) as stopped:
         decided([file], chunks, about, **policy)
@@ -154,7 +150,7 @@ def test_what_stops_a_run_is_told_and_a_late_file_stops_none(
     assert found.refused[file]
 
 
-def test_an_original_has_one_heir_and_another_file_with_its_content_is_shipped() -> None:
+def test_an_original_has_one_heir_and_another_file_with_its_content_is_shipped():
     """C3c: a marker that three files repeat is not three times one that is gone."""
     other, third = NEW._replace(path="/logs/b", modified_ms=8), NEW._replace(path="/logs/c")
     found = decided([other, NEW, third], ledger(OLD), dict.fromkeys((other, NEW, third), like(OLD)))
@@ -162,13 +158,13 @@ def test_an_original_has_one_heir_and_another_file_with_its_content_is_shipped()
     assert [one.file for one in found.matched] == [NEW]
 
 
-def test_another_content_is_another_file() -> None:
+def test_another_content_is_another_file():
     content = beginning(ByteSum(2000, 1, 9), ends_line=True, whole=True)
     other = like(OLD)._replace(beginnings=(content,))
     assert rule_of(NEW, ledger(OLD), other, {}) == "new"
 
 
-def test_a_header_says_nothing_of_a_longer_file_at_another_path() -> None:
+def test_a_header_says_nothing_of_a_longer_file_at_another_path():
     """C3a, C3b."""
     header = ByteSum(20, 3, 4)
     short = FileId("/logs/06.csv", 20, 5)
@@ -184,7 +180,7 @@ def test_a_header_says_nothing_of_a_longer_file_at_another_path() -> None:
     assert rule_of(later, chunks, like(short, content=header), {}) == "same"
 
 
-def test_a_path_whose_file_is_elsewhere_by_now_takes_any_other() -> None:
+def test_a_path_whose_file_is_elsewhere_by_now_takes_any_other():
     successor = FileId("/logs/app.log", 30, 9)
     both = {NEW: like(OLD), successor: OTHERWISE}
     assert [one.rule for one in decided([NEW, successor], ledger(OLD), both).each] == [
@@ -196,7 +192,7 @@ def test_a_path_whose_file_is_elsewhere_by_now_takes_any_other() -> None:
     assert decided([successor], chunks, {successor: OTHERWISE}).left == [successor]
 
 
-def test_a_file_that_has_grown_is_shipped_from_where_the_other_ended() -> None:
+def test_a_file_that_has_grown_is_shipped_from_where_the_other_ended():
     [found] = decided(
         [GROWN], ledger(OLD), {GROWN: like(OLD, whole=False)}, on_replaced="continue"
     ).each
@@ -224,7 +220,7 @@ def test_a_file_that_has_grown_is_shipped_from_where_the_other_ended() -> None:
     assert not chunks.knows(GROWN)
 
 
-def test_an_object_that_was_overwritten_is_not_what_the_ledger_knows() -> None:
+def test_an_object_that_was_overwritten_is_not_what_the_ledger_knows():
     chunks = ledger(OLD, etag="one")
     with pytest.raises(SourceError) as stopped:
         decided([OLD], chunks, etags={OLD: "two"})
@@ -235,7 +231,7 @@ def test_an_object_that_was_overwritten_is_not_what_the_ledger_knows() -> None:
     assert ([one.rule for one in found.each], found.void) == (["successor"], [OLD])
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_page_is_up_to_date():
     page = Path(__file__).resolve().parents[2] / "docs/understand/files.md"
     assert page.read_text(encoding="utf-8") == decisions_page(), (
         "the table has changed: python -m shipper.driver.decide > docs/understand/files.md"

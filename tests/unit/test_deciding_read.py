@@ -22,7 +22,6 @@ from shipper.ledger.codec import (
 from shipper.ledger.log import (
     CONTROL_NOW,
     LedgerLog,
-    LedgerQuestion,
     Patience,
     ask_committed,
     ask_committed_keys,
@@ -48,13 +47,13 @@ FILE = FileId("a.log", 100, 5)
 VALUE = chunk_value(generation=0)
 
 
-def chunk(first: int = 0, **fields: Any) -> EncodedRecord:
+def chunk(first: int = 0, **fields) -> EncodedRecord:
     value = ChunkValue(**{**vars(VALUE), "last": first + 10, **fields})
     return encode_chunk("web", ChunkKey(SplitId(FILE, 0), first, "t"), value)
 
 
 @pytest.fixture
-def topic() -> MemoryLog:
+def topic():
     topic = MemoryLog()
     topic.append(
         "ledger",
@@ -67,7 +66,7 @@ def topic() -> MemoryLog:
 
 def ledger_of(topic: MemoryLog, **patience: float) -> LedgerLog:
     cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
-    return LedgerLog(topic, cluster, "web", patience=Patience(1.0, **patience))  # type: ignore[arg-type]
+    return LedgerLog(topic, cluster, "web", patience=Patience(1.0, **patience))
 
 
 def attempt_of(topic: MemoryLog, number: int = 0) -> TaskAttempt:
@@ -77,7 +76,7 @@ def attempt_of(topic: MemoryLog, number: int = 0) -> TaskAttempt:
     return TaskAttempt(order, ledger_of(topic), 0, number)
 
 
-def answer(found: Any) -> Any:
+def answer(found):
     """Return the part of an answer that tests can compare."""
     if hasattr(found, "generation"):
         return found.generation
@@ -100,8 +99,8 @@ def answer(found: Any) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_decides(
-    topic: MemoryLog, question: LedgerQuestion[Any], old: object, new: object
-) -> None:
+    topic, question, old, new
+):
     ledger = ledger_of(topic)
     for partition in (CONTROL, CHUNKS):
         topic.replace_leader(partition)
@@ -116,15 +115,15 @@ def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_d
 
 
 def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(
-    topic: MemoryLog,
-) -> None:
+    topic,
+):
     topic.append("ledger", CHUNKS, [chunk()])
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
     assert ledger_of(topic).decide(ask_state([FILE.path])).answer.chunks.splits == {}
 
 
-def test_an_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
+def test_an_archive_or_repair_that_was_taken_over_hears_of_it(topic):
     """They ask for the right as lanes do, by a read that an old leader cannot answer."""
     right = right_of(ledger_of(topic), 0)
     right.check()
@@ -138,7 +137,7 @@ def test_an_archive_or_repair_that_was_taken_over_hears_of_it(topic: MemoryLog) 
         right.check()
 
 
-def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> None:
+def test_a_reship_that_was_taken_over_invalidates_nothing(topic):
     topic.append(
         "ledger",
         CONTROL,
@@ -149,7 +148,7 @@ def test_a_reship_that_was_taken_over_invalidates_nothing(topic: MemoryLog) -> N
     assert ledger_of(topic).look(ask_state()).invalidated == {}
 
 
-def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
+def test_a_run_that_was_taken_over_hears_of_it(topic):
     attempt = attempt_of(topic)
     attempt.check()
     topic.replace_leader(CONTROL)
@@ -162,7 +161,7 @@ def test_a_run_that_was_taken_over_hears_of_it(topic: MemoryLog) -> None:
         attempt.check()
 
 
-def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -> None:
+def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic):
     ledger = ledger_of(topic)
     topic.append("ledger", CHUNKS, [chunk(first) for first in range(0, 5000, 10)])
     assert chunk(4990).key in ledger.decide(ask_committed_keys(0)).answer
@@ -175,7 +174,7 @@ def test_who_asks_again_after_a_fault_reads_only_what_is_new(topic: MemoryLog) -
     assert ledger.decide(ask_committed_keys(0)).answer is keys
 
 
-def test_what_was_taken_back_is_not_committed(topic: MemoryLog) -> None:
+def test_what_was_taken_back_is_not_committed(topic):
     topic.append("ledger", CHUNKS, [EncodedRecord(chunk().key, None)])
     assert chunk().key not in ledger_of(topic).decide(ask_committed_keys(0)).answer
 
@@ -183,11 +182,11 @@ def test_what_was_taken_back_is_not_committed(topic: MemoryLog) -> None:
 class Away(MemoryLog):
     """A ledger whose partition has no leader for some time."""
 
-    def __init__(self, error: Exception, times: int) -> None:
+    def __init__(self, error: Exception, times: int):
         super().__init__()
         self.error, self.times = error, times
 
-    def append(self, *args: Any, **options: Any) -> list[int]:
+    def append(self, *args, **options) -> list[int]:
         if self.times > 0:
             self.times -= 1
             raise self.error
@@ -202,7 +201,7 @@ class Away(MemoryLog):
         ClusterRefuses("no right, for a moment"),
     ],
 )
-def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error: Exception) -> None:
+def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error):
     topic = Away(error, times=3)
     assert ledger_of(topic, ledger=60.0).decide(CONTROL_NOW).answer.generation == -1
     assert topic.times == 0
@@ -211,7 +210,7 @@ def test_a_ledger_that_is_away_is_waited_for_as_long_as_a_data_topic(error: Exce
         ledger_of(topic, ledger=0.0).decide(CONTROL_NOW)
 
 
-def test_a_task_that_begins_while_the_ledger_is_away_waits_and_announces_itself_then() -> None:
+def test_a_task_that_begins_while_the_ledger_is_away_waits_and_announces_itself_then():
     """Each of Spark's four attempts at a task gave up after 15 s, so a minute without a leader
     failed the ship."""
     topic = Away(ClusterError("no leader"), times=3)
@@ -226,14 +225,14 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_announces_itself_
 
 
 def test_a_right_that_is_not_granted_is_not_waited_for_as_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.2)
     with pytest.raises(ClusterRefuses):
         ledger_of(Away(ClusterRefuses("no right"), times=10**9), ledger=3600.0).decide(CONTROL_NOW)
 
 
-def test_who_is_to_stop_waits_no_longer() -> None:
+def test_who_is_to_stop_waits_no_longer():
     ledger = ledger_of(Away(ClusterError("no leader"), times=10**9), ledger=3600.0)
     began = time.monotonic()
     threading.Timer(0.3, ledger.hurry).start()

@@ -1,17 +1,14 @@
 """What the demo prints."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
-from pathlib import Path
 
 from rich.console import Console
 from shipper_tools.demo.config import write_config
 from shipper_tools.demo.demo import show_yaml
 
 
-def test_the_pipeline_can_be_copied_as_it_is_printed(tmp_path: Path) -> None:
+def test_the_pipeline_can_be_copied_as_it_is_printed(tmp_path):
     start = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
     text = write_config(tmp_path, bootstrap="127.0.0.1:1", endpoint="http://x:1", start=start)
     assert max(map(len, text.splitlines())) > 80

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,34 +26,34 @@ GROUP, VERSION = "org.example.things", "1.0"
 class Repository:
     """A Maven repository that counts how often each file was handed out."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path):
         self.root = root
         self.served: Counter[str] = Counter()
         handler = functools.partial(_Handler, self.served, directory=str(root))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
 
-    def put(self, name: str, content: bytes) -> None:
+    def put(self, name: str, content: bytes):
         folder = self.root / GROUP.replace(".", "/") / name / VERSION
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}-{VERSION}.jar").write_bytes(content)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    def __init__(self, served: Counter[str], *args: object, **options: object) -> None:
+    def __init__(self, served: Counter[str], *args, **options):
         self.served = served
-        super().__init__(*args, **options)  # type: ignore[arg-type]
+        super().__init__(*args, **options)
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.served[self.path.rpartition("/")[2]] += 1
         super().do_GET()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args):
         pass
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
+def repository(tmp_path, monkeypatch):
     """A repository with two jars, a lock called ``things-1.0`` for them, and an empty cache."""
     repository = Repository(tmp_path / "repository")
     for name, content in JARS.items():
@@ -87,8 +86,8 @@ EXPECTED = {f"{name}-{VERSION}.jar": content for name, content in JARS.items()}
 
 
 def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(
-    repository: Repository,
-) -> None:
+    repository,
+):
     repository.put("beta", b"THE second jar")  # the same length
 
     with pytest.raises(
@@ -100,7 +99,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(
     assert contents(resolve()) == EXPECTED
 
 
-def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository) -> None:
+def test_what_a_killed_fetch_left_does_not_count_as_done(repository):
     folder = resolve()
     (folder / "beta-1.0.jar").write_bytes(b"the sec")
     partial = folder.with_name(f"{folder.name}.partial")
@@ -111,7 +110,7 @@ def test_what_a_killed_fetch_left_does_not_count_as_done(repository: Repository)
     assert not partial.exists()
 
 
-def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch):
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
     told = {
@@ -129,7 +128,7 @@ def test_a_proxy_that_only_java_was_told_of_is_used(monkeypatch: pytest.MonkeyPa
     assert proxies(told)["https"] == "http://mine.example:8080"
 
 
-def test_processes_that_want_the_same_jars_share_one_fetch(repository: Repository) -> None:
+def test_processes_that_want_the_same_jars_share_one_fetch(repository):
     code = (
         "import sys; from pathlib import Path; from shipper_tools.dev import jars; jars.LOCKS = "
         "Path(sys.argv[1]);from shipper_tools.dev.jars import resolve_jars; "

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
-from in_process import Command
 from shipper_tools.dev import server
 from shipper_tools.dev.airflow import Airflow, AirflowSilent
 from shipper_tools.dev.errors import ServerDied
@@ -21,7 +19,7 @@ from shipper.processes import ProcessId
 class _Clock:
     """In the place of ``time`` in the module: it goes on while somebody sleeps."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
     def monotonic(self) -> float:
@@ -30,7 +28,7 @@ class _Clock:
     def time(self) -> float:
         return 0.0
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float):
         self.now += seconds
 
 
@@ -46,7 +44,7 @@ class _Slow(Server):
     def addresses(self) -> Mapping[str, str]:
         return {}
 
-    def _launch(self) -> None:
+    def _launch(self):
         self._folders()
         self._spawn("slow", [sys.executable, "-c", "import time; time.sleep(60)"])
 
@@ -66,20 +64,18 @@ class _Stuck(_Slow):
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clock(monkeypatch):
     monkeypatch.setattr(server, "time", _Clock())
 
 
-def test_a_server_that_makes_progress_is_waited_for_and_people_are_told(tmp_path: Path) -> None:
+def test_a_server_that_makes_progress_is_waited_for_and_people_are_told(tmp_path):
     said: list[str] = []
     with _Slow(tmp_path, say=said.append) as slow:
         assert slow.running
     assert len(said) == 3
 
 
-def test_a_server_that_only_repeats_itself_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_only_repeats_itself_is_given_up(tmp_path, monkeypatch):
     """On a machine with three processes for each core, in three times the time."""
     load = 3.0 * (os.cpu_count() or 1)
     monkeypatch.setattr(server.os, "getloadavg", lambda: (load, 0.0, 0.0))
@@ -93,12 +89,10 @@ def test_a_server_that_only_repeats_itself_is_given_up(
     assert 30 < stuck.looks < 50
 
 
-def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(tmp_path, monkeypatch):
     airflow, asked = Airflow(tmp_path, {}), []
 
-    def request(method: str, path: str, body: object) -> dict[str, int]:
+    def request(method, path, body):
         asked.append(method)
         if len(asked) < 4:
             raise AirflowSilent(f"Airflow does not answer {method} {path}: timed out")
@@ -118,7 +112,7 @@ def test_an_airflow_that_is_too_busy_for_a_request_is_asked_again(
         airflow.stop()
 
 
-def test_a_server_that_has_not_answered_yet_is_starting(tmp_path: Path, shipper: Command) -> None:
+def test_a_server_that_has_not_answered_yet_is_starting(tmp_path, shipper):
     me = (ProcessId.of(os.getpid()),)
     save(tmp_path, ServerState("airflow", {}, tmp_path, me, ready=False))
     save(tmp_path, ServerState("kafka", {}, tmp_path, me))
@@ -128,7 +122,7 @@ def test_a_server_that_has_not_answered_yet_is_starting(tmp_path: Path, shipper:
 
 
 def test_a_topic_with_a_name_that_kafka_refuses_is_a_mistake_of_the_command(
-    shipper: Command,
-) -> None:
+    shipper,
+):
     done = shipper("dev", "topic", "logs.web", "a b")
     assert (done.returncode, done.stderr.rstrip()[-10:]) == (2, "[SHIP-101]")

@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from shipper_tools.dev import ports
@@ -28,15 +24,13 @@ DEAF = [
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper():
     with subprocess.Popen(SLEEP) as process:
         yield process
         process.kill()
 
 
-def test_a_recycled_process_number_is_not_mistaken_for_the_server(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_a_recycled_process_number_is_not_mistaken_for_the_server(tmp_path, sleeper):
     stranger = ProcessId(sleeper.pid, "another boot:1")
     server = ServerState("kafka", {}, tmp_path, (stranger,))
     assert not server.running
@@ -45,7 +39,7 @@ def test_a_recycled_process_number_is_not_mistaken_for_the_server(
     assert ProcessId.of(sleeper.pid).alive()
 
 
-def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
+def test_a_process_that_ignores_term_is_killed_after_the_grace(tmp_path):
     server = spawn(DEAF, cwd=tmp_path, output=tmp_path / "out", die_with_parent=False)
     wait_until(lambda: "deaf" in (tmp_path / "out").read_text())
 
@@ -65,7 +59,7 @@ time.sleep(60)
 """
 
 
-def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
+def test_what_a_server_started_ends_with_it(tmp_path):
     server = spawn(
         [sys.executable, "-c", PARENT], cwd=tmp_path, output=tmp_path / "out", die_with_parent=False
     )
@@ -78,9 +72,7 @@ def test_what_a_server_started_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("die_with_parent", "survives"), [(True, False), (False, True)])
-def test_a_killed_parent_takes_its_server_along_if_told_so(
-    tmp_path: Path, die_with_parent: bool, survives: bool
-) -> None:
+def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path, die_with_parent, survives):
     code = (
         "import sys, time; from pathlib import Path; from shipper_tools.dev.process import "
         f"spawn;folder = Path({str(tmp_path)!r});server = spawn({SLEEP!r}, cwd=folder, "
@@ -105,7 +97,7 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(
         stop(server, grace_seconds=0)
 
 
-def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
+def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from shipper.processes import exclusive\n"
         "with exclusive(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -124,8 +116,8 @@ def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(ports, "_claims", [])  # and with the list go the claims
     with subprocess.Popen(
         [sys.executable, "-c", _ASKS], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True

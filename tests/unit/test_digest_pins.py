@@ -71,18 +71,18 @@ SAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("place", EXAMPLES)
-def test_the_digest_of_an_example_is_what_it_was(place: str) -> None:
+def test_the_digest_of_an_example_is_what_it_was(place):
     folder, name = place.rsplit("/", 1)
     assert load_pipeline(ROOT / folder, name).transform_digest() == EXAMPLES[place]
 
 
-def test_each_example_is_pinned() -> None:
+def test_each_example_is_pinned():
     folders = [ROOT / "config", *sorted(ROOT.glob("examples/*/config"))]
     found = {f"{f.relative_to(ROOT)}/{name}" for f in folders for name in pipeline_names(f) or ()}
     assert found == EXAMPLES.keys()
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_the_digest_of_a_kind_of_record_is_what_it_was(kind: str) -> None:
+def test_the_digest_of_a_kind_of_record_is_what_it_was(kind):
     digest, settings = SAMPLES[kind]
     assert pipeline_of(**settings).transform_digest() == digest

@@ -37,7 +37,7 @@ def leads(page: Path, anchor: str) -> bool:
 
 
 @pytest.mark.parametrize("name", _OUTSIDE)
-def test_relative_links_lead_somewhere(name: str) -> None:
+def test_relative_links_lead_somewhere(name):
     links = re.findall(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)", (ROOT / name).read_text())
     folder = (ROOT / name).parent
     broken = [
@@ -48,7 +48,7 @@ def test_relative_links_lead_somewhere(name: str) -> None:
     assert broken == []
 
 
-def test_pages_that_code_names_are_there() -> None:
+def test_pages_that_code_names_are_there():
     broken = [
         f"{name}: {page}#{anchor}"
         for name in _CODE
@@ -61,7 +61,7 @@ def test_pages_that_code_names_are_there() -> None:
     assert broken == []
 
 
-def test_the_runbook_leads_to_each_error_code() -> None:
+def test_the_runbook_leads_to_each_error_code():
     runbook = (ROOT / "docs/how-to/on-call.md").read_text(encoding="utf-8")
     led = re.findall(r"\[(SHIP-\d+)\]\(\.\./reference/errors\.md#(ship-\d+)\)", runbook)
     errors = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
@@ -79,9 +79,7 @@ def yaml_blocks() -> Iterator[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize(("page", "kind", "name", "text"), list(yaml_blocks()))
-def test_configuration_in_the_docs_loads(
-    page: str, kind: str, name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_configuration_in_the_docs_loads(page, kind, name, text, tmp_path, monkeypatch):
     monkeypatch.setenv("KAFKA_PASSWORD", "secret")
     some = "pipeline: some\nsource: logs\ntopic: logs\nclusters: [any]\n"
     written = {("pipeline", "some"): some, (kind, name): text}

@@ -7,7 +7,6 @@ import datetime as dt
 import os
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def check(name: str, *found: Finding, after: str = "") -> Check:
     return Check(name, lambda _: iter(found), "do it", after=after)
 
 
-def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not() -> None:
+def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_not():
     broken = [
         check("a", fail("no", subject="half of a")),
         check("b", ok(""), after="a"),
@@ -48,15 +47,15 @@ def test_what_comes_behind_a_check_that_failed_is_skipped_and_other_chains_are_n
     assert {each.text for each in found[1:3]} == {"not checked, because half of a failed"}
 
 
-def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> None:
-    def refuses(_: CheckTarget) -> Iterator[Finding]:
+def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret():
+    def refuses(_):
         yield ok("done", subject="half")
         raise ClusterRefuses("wrong password")
 
-    def surprises(_: CheckTarget) -> Iterator[Finding]:
+    def surprises(_):
         raise RuntimeError("secret-value")
 
-    def lacks(_: CheckTarget) -> Iterator[Finding]:
+    def lacks(_):
         raise PermissionError(13, "Permission denied", "/there")
 
     found = examine(
@@ -76,10 +75,10 @@ def test_whatever_a_check_raises_is_a_finding_with_a_remedy_and_no_secret() -> N
     assert "/there" in found[3].text
 
 
-def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody() -> None:
+def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_nobody():
     never = threading.Event()
 
-    def hangs(_: CheckTarget) -> Iterator[Finding]:
+    def hangs(_):
         never.wait()
         yield ok("")
 
@@ -107,16 +106,14 @@ def test_a_check_that_never_answers_takes_its_limit_and_no_longer_and_holds_up_n
     never.set()
 
 
-def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path: Path) -> None:
+def test_a_configuration_that_is_broken_or_absent_is_a_finding(tmp_path):
     found = command.findings(tmp_path / "nowhere", "web", 5)
     assert (found[0].subject, found[0].severity) == ("configuration", "fail")
     assert {each.subject for each in found} >= {"Java", "Python", "disk"}
 
 
-def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def java() -> list[Finding]:
+def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(tmp_path, monkeypatch):
+    def java():
         return examine(
             [replace(HERE, checks=[each for each in machine.CHECKS if each.name == "Java"])]
         )
@@ -143,9 +140,9 @@ def test_no_java_and_one_that_is_too_old_are_told_with_what_to_install(
     reason="needs a folder that cannot be written to",
 )
 def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_one_that_can(
-    tmp_path: Path,
-) -> None:
-    def found_at(uri: str) -> list[Finding]:
+    tmp_path,
+):
+    def found_at(uri):
         fields = {
             "pipeline": "web",
             "source": "logs",
@@ -167,7 +164,7 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
     assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
 
 
-def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over() -> None:
+def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over():
     fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
     now = dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC)
     hourly = machine.latest_window(Pipeline.model_validate({**fields, "schedule": "@hourly"}), now)

@@ -40,7 +40,7 @@ SHIP = ShipResult(
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
-def test_the_report_of_a_run_of_an_earlier_release_is_shown(release: Path, tmp_path: Path) -> None:
+def test_the_report_of_a_run_of_an_earlier_release_is_shown(release, tmp_path):
     with tarfile.open(release / "left.tar.xz") as archive:
         members = [each for each in archive if each.name.removeprefix("./").startswith("runs/")]
         archive.extractall(tmp_path, members, filter="data")
@@ -61,7 +61,7 @@ def test_the_report_of_a_run_of_an_earlier_release_is_shown(release: Path, tmp_p
         assert gate.account[0].receipts == 401
 
 
-def test_a_step_refuses_fields_of_another_version_that_a_page_passes_over(tmp_path: Path) -> None:
+def test_a_step_refuses_fields_of_another_version_that_a_page_passes_over(tmp_path):
     folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
     folder.make()
     fields = {**json.loads(SHIP.model_dump_json()), "to_come": 1}
@@ -71,7 +71,7 @@ def test_a_step_refuses_fields_of_another_version_that_a_page_passes_over(tmp_pa
         folder.need("ship.near", ShipResult)
 
 
-def test_a_gate_that_another_version_closed_is_still_closed(tmp_path: Path) -> None:
+def test_a_gate_that_another_version_closed_is_still_closed(tmp_path):
     closed = ClosedGatesFolder(str(tmp_path), "web", "near")
     closed.add(WINDOW, ClosedGate(at=START, ship=SHIP, files=[]))
     [path] = tmp_path.rglob("*.near.json")

@@ -75,18 +75,18 @@ def _sources() -> Iterator[tuple[Path, str]]:
             yield path, path.read_text(encoding="utf-8")
 
 
-def test_codes_are_those_that_were_given() -> None:
+def test_codes_are_those_that_were_given():
     given = [number for number in _GIVEN.split() if number not in _RETIRED.split()]
     assert list(CODES) == [f"SHIP-{number}" for number in given]
 
 
-def test_each_code_has_a_title_a_meaning_for_the_data_and_a_remedy() -> None:
+def test_each_code_has_a_title_a_meaning_for_the_data_and_a_remedy():
     parts = r"\n\n\*\*[A-Z`].*\.\*\*\n\n- \*Data\*: .*\.\n- \*What to do\*: .*\.\n"
     for code, text in CODES.items():
         assert re.match(parts, text, re.DOTALL), f"{code}: {text}"
 
 
-def test_each_class_of_errors_has_a_code_of_its_own() -> None:
+def test_each_class_of_errors_has_a_code_of_its_own():
     own = [
         kind.__dict__.get("code")
         for kind in _kinds()
@@ -96,7 +96,7 @@ def test_each_class_of_errors_has_a_code_of_its_own() -> None:
     assert len(own) == len(set(own)), "two classes with one remedy"
 
 
-def test_each_raise_with_a_code_names_one_of_the_table() -> None:
+def test_each_raise_with_a_code_names_one_of_the_table():
     named = [
         (path.name, keyword.value.value)
         for path, source in _sources()
@@ -110,7 +110,7 @@ def test_each_raise_with_a_code_names_one_of_the_table() -> None:
     assert [(file, code) for file, code in named if code not in CODES] == []
 
 
-def test_each_code_is_used() -> None:
+def test_each_code_is_used():
     used = {
         code
         for path, source in _sources()
@@ -120,7 +120,7 @@ def test_each_code_is_used() -> None:
     assert used - CODES.keys() == set()
 
 
-def test_a_message_ends_with_the_code() -> None:
+def test_a_message_ends_with_the_code():
     error = UsageError("Nothing was sent.", code="SHIP-102")
     assert (error.code, str(error)) == ("SHIP-102", "Nothing was sent. [SHIP-102]")
     assert ConfigError("x").code == "SHIP-201"
@@ -130,25 +130,25 @@ def test_a_message_ends_with_the_code() -> None:
     "error",
     [TopicMissing("x"), UsageError("x", code="SHIP-109"), LedgerDamaged.at("web", 1, 2, "x")],
 )
-def test_a_code_survives_pickling_and_a_way_as_text(error: ShipperError) -> None:
+def test_a_code_survives_pickling_and_a_way_as_text(error):
     assert pickle.loads(pickle.dumps(error)).code == error.code
     back = error_named(type(error).__name__, error.message)
     assert (back.code, back.message) == (error.code, error.message)
 
 
-def test_an_error_keeps_the_code_of_its_cause() -> None:
+def test_an_error_keeps_the_code_of_its_cause():
     cause = UsageError("x", code="SHIP-109")
     assert ClusterError(f"step plan failed: {cause}").message == "step plan failed: x [SHIP-109]"
 
 
 @pytest.mark.parametrize("text", ["", "x", "x [SHIP-1]", "[SHIP-101] x"])
-def test_a_text_without_a_code_at_its_end_has_none(text: str) -> None:
+def test_a_text_without_a_code_at_its_end_has_none(text):
     assert code_of(text) is None
     assert without_code(text) == text
     assert with_code(text, None) == text
 
 
-def test_one_sentence_of_an_error_keeps_its_code() -> None:
+def test_one_sentence_of_an_error_keeps_its_code():
     assert one_sentence("It failed. Run again. [SHIP-601]") == "It failed. [SHIP-601]"
 
 
@@ -166,8 +166,8 @@ def test_one_sentence_of_an_error_keeps_its_code() -> None:
     ],
 )
 def test_only_what_is_wrong_with_the_data_or_the_cluster_keeps_later_runs_from_a_window(
-    error: ShipperError, fails_again: bool
-) -> None:
+    error, fails_again
+):
     """C6: a blip of the results' folder, or a takeover, says nothing about the next run."""
     assert error.fails_again == fails_again
     assert not (error.retriable and error.fails_again)

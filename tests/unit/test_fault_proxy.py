@@ -11,7 +11,6 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, FrameReader
@@ -28,7 +27,7 @@ class Echo(socketserver.BaseRequestHandler):
 
     seen = bytearray()
 
-    def handle(self) -> None:
+    def handle(self):
         with contextlib.suppress(OSError):
             while data := self.request.recv(1 << 20):
                 Echo.seen += data
@@ -41,7 +40,7 @@ class Threads(socketserver.ThreadingTCPServer):
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[str]:
+def echo():
     with Threads(("127.0.0.1", 0), Echo) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
@@ -49,13 +48,13 @@ def echo() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shared(echo: str) -> Iterator[FaultProxy]:
+def shared(echo):
     with FaultProxy(echo) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def link(shared: FaultProxy) -> Iterator[FaultProxy]:
+def link(shared):
     """A straight link, without connections."""
     Echo.seen.clear()
     yield shared
@@ -95,7 +94,7 @@ def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
     return not select.select([connection], [], [], seconds)[0]
 
 
-def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultProxy) -> None:
+def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link):
     with connect(link) as connection:
         assert min(round_trip_seconds(connection) for _ in range(5)) < 0.05 * slowness()
     link.shape(rtt_ms=100)
@@ -105,8 +104,8 @@ def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link: FaultPro
 
 
 def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at_once(
-    link: FaultProxy,
-) -> None:
+    link,
+):
     """The echo's answer has the API key where a response has its correlation id."""
     link.shape(ack_ms=200)
     stored = [request(PRODUCE, PRODUCE), request(END_TXN, END_TXN)]
@@ -118,7 +117,7 @@ def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at
         assert 0.19 < time.monotonic() - began < 0.39 * slowness()
 
 
-def test_acknowledgements_vary_around_their_median_with_a_long_tail(link: FaultProxy) -> None:
+def test_acknowledgements_vary_around_their_median_with_a_long_tail(link):
     draw = random.Random(1)
     delays = Conditions(ack_ms=250, ack_p99_ms=1500)
     drawn = statistics.quantiles((delays.ack_seconds(draw) for _ in range(20_000)), n=100)
@@ -130,7 +129,7 @@ def test_acknowledgements_vary_around_their_median_with_a_long_tail(link: FaultP
     assert max(took) > 0.03
 
 
-def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
+def test_a_held_request_holds_its_connection_alone(link):
     held, behind, other = request(END_TXN, 1), request(PRODUCE, 2), request(END_TXN, 3)
     with connect(link) as first, connect(link) as second:
         link.hold_request(END_TXN)
@@ -144,7 +143,7 @@ def test_a_held_request_holds_its_connection_alone(link: FaultProxy) -> None:
         assert receive(first, 224) == held + behind
 
 
-def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) -> None:
+def test_a_held_response_is_of_a_request_that_was_carried_out(link):
     # The echo's bytes 4 to 8, read as a correlation id, are those of the request's API key and
     # version.
     asked = struct.pack(">ihhi", 108, END_TXN, 0, END_TXN << 16) + b"r" * 100
@@ -159,7 +158,7 @@ def test_a_held_response_is_of_a_request_that_was_carried_out(link: FaultProxy) 
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 12, 13, 64, 1000])
-def test_frames_are_found_however_the_stream_is_cut(step: int) -> None:
+def test_frames_are_found_however_the_stream_is_cut(step):
     stream = b"".join(request(n, n, size=n * 5) for n in range(20))
     reader, heads, ends = FrameReader(REQUEST_HEAD), [], 0
     for at in range(0, len(stream), step):

@@ -51,7 +51,7 @@ def hour(n: int) -> Window:
 class Runs:
     """Results of runs, as files."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path):
         self.uri, self.count = str(root), 0
 
     def common(self, window: Window) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Runs:
         left: Collection[Uncovered] = (),
         until: int | None = None,
         asked: RunRequest | None = None,
-    ) -> None:
+    ):
         self.count += 1
         folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
         of_run = self.common(window) | {"asked": asked}
@@ -93,7 +93,7 @@ class Runs:
                 DeliveryGateResult(cluster=cluster, coverage=found, **of_run),
             )
 
-    def add_lost(self, window: Window, step: str, lost: RecreatedTopic) -> None:
+    def add_lost(self, window: Window, step: str, lost: RecreatedTopic):
         """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
@@ -110,7 +110,7 @@ class Runs:
                 "gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **of_run)
             )
 
-    def gaps(self, last: int, held: Any = None, **since: int) -> list[tuple[str, int, str]]:
+    def gaps(self, last: int, held=None, **since: int) -> list[tuple[str, int, str]]:
         records = read_records(self.uri, "web", DAY, LONG)
         begins = {cluster: hour(since.get(cluster, 0)).start for cluster in ("near", "far")}
         found = find_gaps([hour(n) for n in range(last + 1)], records, begins, lambda cluster: held)
@@ -118,7 +118,7 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> Runs:
+def runs(tmp_path):
     return Runs(tmp_path)
 
 
@@ -127,8 +127,8 @@ class TestATopicThatWasCreatedAnew:
 
     @pytest.mark.parametrize("step", ["plan", "ship", "gate_delivery"])
     def test_a_window_that_was_complete_is_a_gap_once_a_run_finds_its_records_gone(
-        self, runs: Runs, step: str
-    ) -> None:
+        self, runs, step
+    ):
         runs.add(hour(0), "near", "far")
         runs.add_lost(hour(0), step, self.LOST)
         assert runs.gaps(0) == [("near", 0, str(self.LOST))]
@@ -143,18 +143,18 @@ class TestAcceptedAsTheyAre:
     EMPTY = Uncovered(window=str(hour(0)), why="it had no file")
     LEFT = Uncovered(window=str(hour(0)), why="young", files=[LeftFile(path="a.log")])
 
-    def accept(self, runs: Runs, window: Window) -> None:
+    def accept(self, runs: Runs, window: Window):
         accept(runs.uri, "web", window, why="the host\nwas down", who="olga")
 
     @pytest.fixture(autouse=True)
-    def in_order(self, monkeypatch: pytest.MonkeyPatch, runs: Runs) -> None:
-        def now() -> dt.datetime:
+    def in_order(self, monkeypatch, runs):
+        def now():
             runs.count += 1
             return hour(100).start + dt.timedelta(seconds=runs.count)
 
         monkeypatch.setattr("shipper.runtime.now", now)
 
-    def test_they_are_complete_until_a_run_finds_a_file_of_them(self, runs: Runs) -> None:
+    def test_they_are_complete_until_a_run_finds_a_file_of_them(self, runs):
         runs.add(hour(0), "near", left=[self.EMPTY])
         assert [cluster for cluster, *_ in runs.gaps(0)] == ["near", "far"]
         self.accept(runs, hour(0))
@@ -164,17 +164,13 @@ class TestAcceptedAsTheyAre:
         runs.add(hour(2), "near", "far", back_to=0, left=[self.LEFT])
         assert runs.gaps(2) == [("near", 0, "young"), ("far", 0, "young")]
 
-    def test_what_a_worker_wrote_whose_clock_is_ahead_comes_before(
-        self, runs: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_a_worker_wrote_whose_clock_is_ahead_comes_before(self, runs, monkeypatch):
         runs.add(hour(0), "near", "far", left=[self.LEFT])
         monkeypatch.setattr("shipper.runtime.now", lambda: hour(99).start)
         self.accept(runs, hour(0))
         assert runs.gaps(0) == []
 
-    def test_a_window_that_nobody_ran_and_one_whose_gate_is_closed_may_be_accepted(
-        self, runs: Runs
-    ) -> None:
+    def test_a_window_that_nobody_ran_and_one_whose_gate_is_closed_may_be_accepted(self, runs):
         runs.add(hour(0), closed=True)
         self.accept(runs, Window(hour(0).start, hour(1).end))
         assert runs.gaps(1) == []
@@ -185,7 +181,7 @@ class TestAcceptedAsTheyAre:
         assert state.why.endswith("UTC: the host was down")
 
 
-def test_a_run_says_nothing_of_windows_that_were_not_over(runs: Runs, tmp_path: Path) -> None:
+def test_a_run_says_nothing_of_windows_that_were_not_over(runs, tmp_path):
     """Whatever files of them the ledger has: more may have come."""
     runs.add(Window(hour(0).start, hour(3).end), "near", "far", until=2)
     held = Inventory(windows={str(hour(2)): Tally(files=1, complete=1)})
@@ -199,7 +195,7 @@ def test_a_run_says_nothing_of_windows_that_were_not_over(runs: Runs, tmp_path: 
     assert runs.gaps(3, held) == []
 
 
-def test_windows_in_a_row_are_shown_as_one() -> None:
+def test_windows_in_a_row_are_shown_as_one():
     three = [Gap(cluster="far", window=str(hour(n)), why="no run") for n in (3, 1, 2)]
     other = Gap(cluster="far", window=str(hour(5)), why="no run")
     assert [(gap.window[11:13], gap.windows) for gap in merged([*three, other])] == [
@@ -208,7 +204,7 @@ def test_windows_in_a_row_are_shown_as_one() -> None:
     ]
 
 
-def pipeline(**schedule: Any) -> Pipeline:
+def pipeline(**schedule) -> Pipeline:
     spec = {
         "pipeline": "web",
         "schedule": {"cron": "@hourly", **schedule},
@@ -221,9 +217,9 @@ def pipeline(**schedule: Any) -> Pipeline:
 
 class TestBeginnings:
     def test_a_pipeline_begins_with_its_first_scheduled_window_and_a_new_cluster_with_its_own(
-        self, tmp_path: Path
-    ) -> None:
-        def first(n: int, *clusters: str) -> dict[str, int]:
+        self, tmp_path
+    ):
+        def first(n, *clusters):
             found = beginnings(str(tmp_path), "web", clusters, hour(n), None, began=hour(n).end)
             return {cluster: at.hour for cluster, at in found.items()}
 
@@ -236,15 +232,13 @@ class TestBeginnings:
             "far": 7,
         }
 
-    def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path: Path) -> None:
+    def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path):
         found = beginnings(str(tmp_path), "web", ["near"], hour(5), hour(2).start, began=None)
         assert found == {"near": hour(2).start}
         assert read_beginnings(str(tmp_path), "web") == {}
 
 
-def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(
-    runs: Runs, tmp_path: Path
-) -> None:
+def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(runs, tmp_path):
     assert gaps_before(runs.uri, pipeline(), hour(3).start) is None, "nobody knows since when"
     beginnings(runs.uri, "web", ["near", "far"], hour(0), None, began=hour(0).end)
     runs.add(hour(1), "near", "far")
@@ -254,7 +248,7 @@ def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept
     assert [(gap.cluster, gap.window[11:13]) for gap in found] == [("near", "02"), ("far", "02")]
 
 
-def test_a_report_tells_of_a_pause_longer_than_it_looks_back(runs: Runs) -> None:
+def test_a_report_tells_of_a_pause_longer_than_it_looks_back(runs):
     """The records of before the pause are there, and about none of these windows."""
     first, last = hour(-400), hour(100)
     beginnings(runs.uri, "web", ["near", "far"], first, None, began=first.end)
@@ -267,7 +261,7 @@ def test_a_report_tells_of_a_pause_longer_than_it_looks_back(runs: Runs) -> None
 
 
 @pytest.mark.parametrize("spoil", ["gap", "left out"])
-def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil: str) -> None:
+def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil):
     from shipper.report.page import render
 
     report = shipped()
@@ -313,7 +307,7 @@ def gaps_of(config: Path, schedule: str, more: str = "") -> Callable[..., Result
     return lambda *more: CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
 
 
-def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
+def test_an_alert_says_each_overdue_window_once(tmp_path):
     end, daily = _daily()
     days = [Window(end - dt.timedelta(days=n), end - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
     runs = Runs(tmp_path / "runs")
@@ -322,7 +316,7 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
     for day in days:
         runs.add(day)  # and failed
 
-    def gaps(*options: str) -> tuple[int, str]:
+    def gaps(*options):
         done = asked(*options)
         return done.exit_code, done.stdout
 
@@ -350,8 +344,8 @@ def test_an_alert_says_each_overdue_window_once(tmp_path: Path) -> None:
 
 
 def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     end, daily = _daily()
     gaps = gaps_of(tmp_path / "config", f"'{daily}'")
     two_days = Window(end - dt.timedelta(days=2), end)
@@ -367,7 +361,7 @@ def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 5, 30])
-def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, before: int) -> None:
+def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs, before):
     """However many later ones failed there, and whatever a backfill did afterwards."""
     runs.add(hour(0), "near", "far")
     for n in range(1, before + 1):
@@ -381,7 +375,7 @@ def test_a_cluster_is_as_fresh_as_its_latest_window_that_is_there(runs: Runs, be
     }
 
 
-def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> None:
+def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path):
     """Long before a window is overdue."""
     now = dt.datetime.now(dt.UTC)
     third = now.replace(minute=0, second=0, microsecond=0) - dt.timedelta(hours=3)
@@ -391,7 +385,7 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path: Path) -> No
     beginnings(runs.uri, "web", ("near",), last, None, began=now)
     runs.add(last, "near")
 
-    def alert() -> tuple[int, str]:
+    def alert():
         done = gaps("--alert")
         return done.exit_code, done.stdout
 

@@ -11,7 +11,7 @@ from shipper.errors import TopicMissing
 from shipper.worker.parking import Admission, ParkingKey
 
 
-def test_a_message_names_some_of_the_topics_that_log_lines_have_made() -> None:
+def test_a_message_names_some_of_the_topics_that_log_lines_have_made():
     topics: Any = SimpleNamespace(why_unusable=lambda topic, partition: "it is not there")
     admission = Admission(topics, 1000, 60.0)
     admission.parking.given_up.update(ParkingKey(f"topic-{n:05}") for n in range(10_000))

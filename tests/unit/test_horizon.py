@@ -47,7 +47,7 @@ def day(ago: int) -> Window:
 class Past:
     """Runs of a pipeline on a daily schedule."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path):
         self.config, self.runs = root / "config", str(root / "runs")
         for name, text in (
             ("pipelines/web", PIPELINE),
@@ -66,7 +66,7 @@ class Past:
         back: int = 0,
         left: tuple[int, ...] = (),
         at: dt.datetime | None = None,
-    ) -> None:
+    ):
         """``left``: days of whose windows a file was left behind."""
         window, at = day(ago), at or day(ago).end
         run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
@@ -102,12 +102,12 @@ class Past:
 
 
 @pytest.fixture
-def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Past:
+def past(tmp_path, monkeypatch):
     monkeypatch.setattr(horizon, "_NEWEST_KEPT", 5)
     return Past(tmp_path)
 
 
-def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_changes_no_gap(past, monkeypatch):
     """Days that were shipped, that failed on a cluster, that nobody ran, and of which runs left a
     file behind and a later one found it or not."""
     chance = random.Random(1)
@@ -133,7 +133,7 @@ def test_pruning_changes_no_gap(past: Past, monkeypatch: pytest.MonkeyPatch) -> 
     assert past.prune(TODAY) == 0
 
 
-def test_what_is_old_goes_and_what_was_told_of_it_stays(past: Past) -> None:
+def test_what_is_old_goes_and_what_was_told_of_it_stays(past):
     for ago in range(DAYS, 0, -1):
         past.run(ago, "near", *(["far"] if ago != 60 else []))
     told = Told(past.runs, "web")
@@ -162,7 +162,7 @@ def test_what_is_old_goes_and_what_was_told_of_it_stays(past: Past) -> None:
     assert past.gaps() == []
 
 
-def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
+def test_what_a_look_back_goes_by_is_never_too_old(past):
     past.pipeline = past.pipeline.model_copy(
         update={
             "source": past.pipeline.source.model_copy(update={"lookback_seconds": 60 * 86_400.0})
@@ -178,16 +178,14 @@ def test_what_a_look_back_goes_by_is_never_too_old(past: Past) -> None:
 
 
 @pytest.mark.parametrize("removed", ["all", "some"])
-def test_two_runs_that_pack_the_same_day_at_once_lose_nothing(
-    past: Past, monkeypatch: pytest.MonkeyPatch, removed: str
-) -> None:
+def test_two_runs_that_pack_the_same_day_at_once_lose_nothing(past, monkeypatch, removed):
     """The other one has packed the day, and removes its files."""
     past.run(60, "near", "far")
     before = read_records(past.runs, "web", day(60).start)
     files = {path: path.read_text() for path in Path(past.runs).glob("web/windows/*/*.json")}
     names, root = window_records.names_in, str(Path(past.runs) / "web" / "windows")
 
-    def listed(fs: Any, path: str) -> list[str]:
+    def listed(fs, path):
         if path == root:
             return names(fs, path)
         monkeypatch.setattr(window_records, "names_in", names)
@@ -204,7 +202,7 @@ def test_two_runs_that_pack_the_same_day_at_once_lose_nothing(
     assert read_records(past.runs, "web", day(60).start) == before
 
 
-def test_a_day_is_packed_only_once_all_of_it_can_be_read(past: Past) -> None:
+def test_a_day_is_packed_only_once_all_of_it_can_be_read(past):
     past.run(60, "near")
     [record] = Path(past.runs).glob("web/windows/*/*gate_delivery*")
     text = record.read_text()

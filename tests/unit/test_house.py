@@ -35,21 +35,21 @@ def _nodes() -> dict[Path, list[ast.AST]]:
     return {path: list(ast.walk(tree)) for path, tree in _modules(*_PACKAGES).items()}
 
 
-def test_a_class_name_stands_once() -> None:
+def test_a_class_name_stands_once():
     nodes = [node for found in _nodes().values() for node in found]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     names = Counter(node.name for node in classes if not node.name.startswith("_"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_a_modules_name_stands_once() -> None:
+def test_a_modules_name_stands_once():
     """A place in a message or a stack trace is found without its folder. A command's module is
     named by the command, and `__main__` by Python."""
     names = Counter(path.name for path in _modules(*_PACKAGES) if not path.name.startswith("__"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_functions_are_short_and_take_few_parameters() -> None:
+def test_functions_are_short_and_take_few_parameters():
     """Those of a command are its options, and those of an operator are what a DAG file says."""
     too_large = []
     for path, nodes in _nodes().items():
@@ -70,7 +70,7 @@ def test_functions_are_short_and_take_few_parameters() -> None:
 _OF_RUNTIME = ("concurrent.futures", "queue", "secrets", "threading", "time")
 
 
-def test_time_threads_locks_and_chance_come_from_one_module() -> None:
+def test_time_threads_locks_and_chance_come_from_one_module():
     """The simulated world replaces them there."""
     wrong = [
         f"{path.relative_to(_ROOT)}:{node.lineno}"
@@ -110,9 +110,9 @@ def _read_again(node: ast.AST) -> bool:
     )
 
 
-def test_no_code_reads_a_sentence_that_other_code_wrote() -> None:
+def test_no_code_reads_a_sentence_that_other_code_wrote():
     assert [
-        f"{path.relative_to(_ROOT)}:{node.lineno}"  # type: ignore[attr-defined]
+        f"{path.relative_to(_ROOT)}:{node.lineno}"
         for path, nodes in _nodes().items()
         for node in nodes
         if _read_again(node)
@@ -153,7 +153,7 @@ def _public(
             yield name, node.annotation
 
 
-def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record() -> None:
+def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record():
     found = [
         f"{path.relative_to(_ROOT)}: {name}: {nameless}"
         for path, module in _modules(*(f"shipper/{folder}" for folder in _ON_THE_WAY)).items()
@@ -163,7 +163,7 @@ def test_no_nameless_tuple_goes_from_module_to_module_on_the_way_of_a_record() -
     assert found == [], "a NamedTuple or a dataclass says what stands where"
 
 
-def test_design_names_only_files_that_are_there() -> None:
+def test_design_names_only_files_that_are_there():
     text = _DESIGN.read_text()
     there = [
         str(path.relative_to(_ROOT))
@@ -179,7 +179,7 @@ def test_design_names_only_files_that_are_there() -> None:
     } == set()
 
 
-def test_design_orders_the_folders_as_the_import_contract_does() -> None:
+def test_design_orders_the_folders_as_the_import_contract_does():
     config = tomllib.loads((_ROOT / "pyproject.toml").read_text())
     [layers] = [
         found["layers"]
@@ -249,7 +249,7 @@ def file_writes_in(module: ast.Module) -> list[str]:
     return found
 
 
-def test_every_file_is_written_whole_or_not_at_all() -> None:
+def test_every_file_is_written_whole_or_not_at_all():
     writes = {
         str(path.relative_to(_ROOT)): found
         for path, module in _modules(*_PACKAGES, "tools").items()
@@ -357,7 +357,7 @@ def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
     """Return the uses of ``reads``, methods of a ledger log, in the module ``name``."""
     found = []
 
-    def visit(node: ast.AST, function: str) -> None:
+    def visit(node: ast.AST, function: str):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".removeprefix(".")
         read = (
@@ -376,7 +376,7 @@ def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
     return found
 
 
-def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
+def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps():
     files = [path for folder in _PACKAGES for path in (_ROOT / folder).rglob("*.py")]
     others = {
         name: _parsed(path)
@@ -396,7 +396,7 @@ def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps() -> None:
     assert steps == [], "LedgerLog.decide writes the barrier and reads the answer"
 
 
-def test_what_decides_does_not_merely_look_at_the_ledger() -> None:
+def test_what_decides_does_not_merely_look_at_the_ledger():
     log = _defines("LedgerLog", _parsed(_ROOT / _LEDGER_LOG))
     assert log is not None
     methods = {node.name for node in log.body if isinstance(node, ast.FunctionDef)}

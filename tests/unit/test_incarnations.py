@@ -56,14 +56,12 @@ def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileI
         (None, {"t": None}, False),
     ],
 )
-def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(
-    topic_id: str | None, present: dict[str, str | None], gone: bool
-) -> None:
+def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(topic_id, present, gone):
     assert is_gone("t", topic_id, present) is gone
     assert bool(gone_ids(chunks((0, 10, "t", topic_id)), present)) is gone
 
 
-def test_what_is_lost_is_named_by_topic_and_incarnation() -> None:
+def test_what_is_lost_is_named_by_topic_and_incarnation():
     held = chunks((0, 10, "t", "A"), (10, 15, "t", "B"), (15, 40, "u", "U"), end=40)
     found = losses(held, {"t": "C", "u": "U"})
     assert found.found == [
@@ -87,14 +85,12 @@ def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
 
 
 @given(st.data(), st.integers(0, 60), st.integers(0, 60))
-def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
-    data: st.DataObject, b_from: int, c_from: int
-) -> None:
+def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(data, b_from, c_from):
     """Three incarnations, of which each took what the ones before it had lost; the present one
     holds every record once."""
     entries: dict[tuple[int, str], tuple[int, str]] = {}
 
-    def held() -> Chunks:
+    def held():
         return chunks(
             *(
                 (first, last, topic, topic_id)
@@ -103,7 +99,7 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
             end=60,
         )
 
-    def send(present: str, upto: int) -> None:
+    def send(present, upto):
         """A run that stops at ``upto``."""
         seen = held()
         state = without(seen, losses(seen, {"t": present}).gone).splits.get(SplitId(FILE, 0))
@@ -139,7 +135,7 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(
     assert sum(part.end - part.first for part in state.intervals("t")) == 60
 
 
-def test_what_is_left_of_chunks_changes_apart_from_them() -> None:
+def test_what_is_left_of_chunks_changes_apart_from_them():
     held = Chunks("web")
     for topic, topic_id in (("t", "A"), ("u", "U")):
         held.add(ChunkKey(SplitId(FILE, 0), 0, topic), replace(VALUE, topic_id=topic_id), 7)
@@ -148,7 +144,7 @@ def test_what_is_left_of_chunks_changes_apart_from_them() -> None:
     assert held.committed_ms == {FILE: 7}
 
 
-def test_losses_are_summed_up_and_stay_what_they_are() -> None:
+def test_losses_are_summed_up_and_stay_what_they_are():
     found = [
         RecreatedTopic(topic="t", before="A", now="B", records=records, files=1)
         for records in (3, 4)

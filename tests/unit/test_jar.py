@@ -23,7 +23,7 @@ def jvm_build() -> ModuleType:
     return module
 
 
-def test_the_jar_was_made_of_the_sources_that_are_there() -> None:
+def test_the_jar_was_made_of_the_sources_that_are_there():
     build = jvm_build()
     with zipfile.ZipFile(READER_JAR) as jar:
         made_of = jar.read(build.SOURCES_ENTRY).decode()

@@ -1,11 +1,6 @@
 """What a job's process gets of the environment of the one that starts it."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
-
-import pytest
 
 from shipper.config import load_pipeline
 from shipper.job_environment import forget, needed
@@ -13,7 +8,7 @@ from shipper.runner import Job
 from shipper.windows.expression import parse_expression
 
 
-def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else() -> None:
+def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else():
     keeps = {
         "PATH",
         "JAVA_HOME",
@@ -39,8 +34,8 @@ def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else() 
 
 
 def test_what_was_read_is_forgotten_unless_every_job_needs_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setenv("KAFKA_PASSWORD", "canary")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "needed")
     forget(["KAFKA_PASSWORD", "AWS_SECRET_ACCESS_KEY", "SHIPPER_NOWHERE"])
@@ -48,9 +43,7 @@ def test_what_was_read_is_forgotten_unless_every_job_needs_it(
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == "needed"
 
 
-def test_a_job_gets_what_its_own_files_refer_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_gets_what_its_own_files_refer_to(tmp_path, monkeypatch):
     config = tmp_path / "config"
     for folder in ("pipelines", "clusters"):
         (config / folder).mkdir(parents=True)

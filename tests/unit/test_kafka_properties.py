@@ -6,13 +6,12 @@ import ctypes
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
-from in_process import Command
 from pydantic import ValidationError
 
 from shipper.complaints import Complaints
@@ -101,13 +100,13 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def cluster(bootstrap: str = "127.0.0.1:1", **properties: Any) -> Cluster:
+def cluster(bootstrap: str = "127.0.0.1:1", **properties) -> Cluster:
     return Cluster.model_validate(
         {"cluster": "far", "bootstrap": bootstrap, "properties": properties}
     )
 
 
-def why_not(name: str, value: Any = "x") -> str:
+def why_not(name: str, value="x") -> str:
     with pytest.raises(ValidationError) as found:
         cluster(**{name: value})
     return str(found.value.errors()[0]["msg"])
@@ -116,7 +115,7 @@ def why_not(name: str, value: Any = "x") -> str:
 # --- The list
 
 
-def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_path: Path) -> None:
+def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_path):
     """A newer librdkafka may drop some; those that it brings are refused until somebody puts them
     on the list."""
     found = library(
@@ -156,11 +155,11 @@ def test_each_property_that_may_be_set_is_one_of_the_installed_librdkafka(tmp_pa
         "debug",
     ],
 )
-def test_what_shipper_owns_and_what_loads_code_is_refused(name: str) -> None:
+def test_what_shipper_owns_and_what_loads_code_is_refused(name):
     assert "no property that a cluster file may set" in why_not(name)
 
 
-def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer() -> None:
+def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer():
     assert why_not("connections.max.idle.ms", 60_000) == ALLOWED["connections.max.idle.ms"]
 
 
@@ -171,9 +170,7 @@ def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer() -
         ("enable.ssl.certificate.verification", False),
     ],
 )
-def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(
-    name: str, value: Any
-) -> None:
+def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(name, value):
     tls: dict[str, Any] = {"security.protocol": "ssl", name: value}
     assert [place for place, _ in cluster("kafka.example:9092", **tls).warnings()] == [
         ("properties", name)
@@ -183,7 +180,7 @@ def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine
     assert not cluster("kafka.example:9092", **tls | {name: SAMPLES[name]}).in_the_clear
 
 
-def test_no_shell_command_hides_in_a_kerberos_name() -> None:
+def test_no_shell_command_hides_in_a_kerberos_name():
     """librdkafka puts these into `kinit …` and gives that to a shell."""
     for name in ("sasl.kerberos.principal", "sasl.kerberos.keytab", "sasl.kerberos.service.name"):
         assert why_not(name, 'x"; touch /tmp/owned; "')
@@ -194,13 +191,13 @@ def test_no_shell_command_hides_in_a_kerberos_name() -> None:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+def given(monkeypatch):
     """(client, settings) for each client that is made. None is: what is looked at is what it would
     have been given."""
     found: list[tuple[str, dict[str, Any]]] = []
 
-    def of(kind: str) -> Callable[..., Any]:
-        def make(settings: dict[str, Any], logger: object = None) -> Any:
+    def of(kind):
+        def make(settings, logger=None):
             found.append((kind, settings))
             raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(-186, "not made"))
 
@@ -218,12 +215,10 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
-    given: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(given, monkeypatch):
     """Compared with clients of a cluster that sets nothing; the user's sets all that it may."""
 
-    def make_all(of: Cluster) -> dict[str, dict[str, Any]]:
+    def make_all(of):
         given.clear()
         settings = LaneSettings(connection(of), 1000, "zstd", 30_000, cluster="far")
         monkeypatch.setattr(ReadBack, "__init__", lambda self, cluster: None)
@@ -273,11 +268,11 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(
 
 
 @pytest.fixture
-def hangs_up() -> Iterator[str]:
+def hangs_up():
     """The address of a server that ends every connection."""
     with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
 
-        def serve() -> None:
+        def serve():
             while True:
                 try:
                     server.accept()[0].close()
@@ -290,8 +285,8 @@ def hangs_up() -> Iterator[str]:
 
 
 def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
-    hangs_up: str,
-) -> None:
+    hangs_up,
+):
     # librdkafka reads a keystore even when it speaks no TLS, so that one needs a file. A cloud's
     # login is refused without its mechanism.
     names = [name for name in ALLOWED if name not in ("ssl.keystore.location", LOGIN)]
@@ -303,7 +298,7 @@ def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
         for name, each in settings.items()
     }
 
-    def all_heard() -> bool:
+    def all_heard():
         for name in [name for name, lane in deaf.items() if lane.lost_connection()]:
             deaf.pop(name).discard()
         return not deaf
@@ -334,8 +329,8 @@ def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
     ],
 )
 def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_why(
-    properties: dict[str, Any], says: str
-) -> None:
+    properties, says
+):
     refused = cluster(**properties)
     assert says in str(refusal(refused))
     for make in (
@@ -353,7 +348,7 @@ def test_a_value_that_librdkafka_does_not_take_is_that_clusters_fault_and_says_w
         assert not found.value.retriable
 
 
-def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
+def test_checking_properties_asks_no_server_and_needs_no_secret():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.3)
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -384,8 +379,8 @@ def test_checking_properties_asks_no_server_and_needs_no_secret() -> None:
 
 
 def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipper: Command
-) -> None:
+    tmp_path, monkeypatch, shipper
+):
     """As a user meets it: file, line, column; no value that may be a secret."""
     (tmp_path / "config" / "pipelines").mkdir(parents=True)
     (tmp_path / "config" / "clusters").mkdir()
@@ -410,7 +405,7 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
 
     monkeypatch.chdir(tmp_path)
 
-    def validate(*options: str) -> dict[str, Any]:
+    def validate(*options):
         done = shipper("validate", "--no-sql", "--json", *options)
         assert done.returncode == 2, done.stderr
         assert "hunter2" not in done.stdout + done.stderr
@@ -448,9 +443,7 @@ def test_validate_says_where_a_property_is_wrong_and_warns_of_the_risky_ones(
         ("localhost.example:9092", "PLAINTEXT", "records travel"),
     ],
 )
-def test_plaintext_to_anything_but_this_machine_is_warned_of(
-    bootstrap: str, protocol: str | None, warns: str
-) -> None:
+def test_plaintext_to_anything_but_this_machine_is_warned_of(bootstrap, protocol, warns):
     found = cluster(bootstrap, **({"security.protocol": protocol} if protocol else {}))
     assert found.in_the_clear.startswith(warns)
     assert bool(found.in_the_clear) == bool(warns)

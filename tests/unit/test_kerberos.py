@@ -1,9 +1,5 @@
 """Kerberos: how a login that is refused is told, and what is refused before it is tried."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
@@ -31,7 +27,7 @@ STANDALONE = {"kind": "standalone", "master": "spark://m:7077"}
 
 
 @pytest.fixture
-def klist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def klist(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     program = tmp_path / "klist"
     program.write_text(KLIST)
@@ -48,15 +44,15 @@ def klist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "GSSException: No valid credentials provided",
     ],
 )
-def test_a_refused_login_has_a_code_of_its_own_and_names_the_ticket(klist: Path, why: str) -> None:
+def test_a_refused_login_has_a_code_of_its_own_and_names_the_ticket(klist, why):
     error = cannot_list("web", ["hdfs://nn:8020/logs"], why)
     assert (error.code, error.retriable) == ("SHIP-313", True)
     assert "alice@EXAMPLE.COM ends 11/27/26 10:00:00" in error.message
     assert cannot_list("web", ["hdfs://nn:8020/logs"], "Permission denied").code == "SHIP-302"
 
 
-def test_a_token_that_ends_in_a_ship_is_told_as_the_login_that_it_is(klist: Path) -> None:
-    def file(problem: str) -> PlannedFile:
+def test_a_token_that_ends_in_a_ship_is_told_as_the_login_that_it_is(klist):
+    def file(problem):
         return PlannedFile(
             path="/l/a", size_bytes=1, modified_ms=0, splits=1, problem=problem, passing=True
         )
@@ -68,7 +64,7 @@ def test_a_token_that_ends_in_a_ship_is_told_as_the_login_that_it_is(klist: Path
     assert cannot_be_read([file(ended), file("it is gone")], "").code == "SHIP-302"
 
 
-def test_who_has_no_ticket_is_told_so(klist: Path) -> None:
+def test_who_has_no_ticket_is_told_so(klist):
     klist.write_text("#!/bin/sh\necho 'klist: No credentials cache found' >&2; exit 1\n")
     assert logged_in() == "There is no Kerberos ticket"
 
@@ -85,9 +81,7 @@ def test_who_has_no_ticket_is_told_so(klist: Path) -> None:
         ({**STANDALONE, "conf": LOGIN, "spark_submit": "spark-submit"}, False),
     ],
 )
-def test_what_cannot_log_in_is_refused_with_the_configuration(
-    runner: dict[str, object], is_right: bool
-) -> None:
+def test_what_cannot_log_in_is_refused_with_the_configuration(runner, is_right):
     if is_right:
         Runner.model_validate(runner)
     else:
@@ -117,12 +111,12 @@ ACCESS, MASTER = "spark.kerberos.access.hadoopFileSystems", "spark.master"
     ],
 )
 def test_executors_get_tokens_of_the_source(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    runner: dict[str, object],
-    expected: dict[str, str | None],
-) -> None:
+    tmp_path,
+    monkeypatch,
+    path,
+    runner,
+    expected,
+):
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     pipeline = pipeline_of(source=path, runner=runner)
     assert not spark_settings(pipeline)[MASTER].startswith("kerberized")
@@ -134,7 +128,7 @@ def test_executors_get_tokens_of_the_source(
     assert {name: settings.get(name) for name in expected} == expected
 
 
-def test_gssapi_without_libsasl2_is_refused_with_what_helps() -> None:
+def test_gssapi_without_libsasl2_is_refused_with_what_helps():
     cluster = Cluster.model_validate(
         {
             "cluster": "c",

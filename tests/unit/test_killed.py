@@ -7,11 +7,8 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from in_process import Command
 
 from shipper.processes import ProcessId
 from shipper.report.plan_result import PlanResult
@@ -27,7 +24,7 @@ RUN = "20261101T010000-abcdef"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path):
     world = World(tmp_path)
     world.pipeline()
     world.beginning()
@@ -52,7 +49,7 @@ def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFol
 
 
 @pytest.fixture
-def gaps(world: World, shipper: Command) -> Callable[[], str]:
+def gaps(world, shipper):
     """Ask for gaps, of no window, so that no cluster is asked; the answer is what is said to
     people."""
     day = (dt.datetime.now(dt.UTC) + dt.timedelta(days=2)).strftime("%Y-%m-%d")
@@ -66,9 +63,7 @@ def dead() -> ProcessId:
     return found
 
 
-def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(
-    world: World, gaps: Callable[[], str], tmp_path: Path
-) -> None:
+def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(world, gaps, tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no memory >&2; exit 3\n")
     python.chmod(0o755)
@@ -91,9 +86,7 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(
 
 
 @pytest.mark.parametrize("host", [None, "another.example"])
-def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(
-    world: World, gaps: Callable[[], str], host: str | None
-) -> None:
+def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(world, gaps, host):
     folder = left_by(world, dead() if host else ProcessId.of(os.getpid()), host)
     assert RUN not in gaps()
     assert folder.find(REPORT, RunReport) is None

@@ -29,7 +29,7 @@ LEDGER = "ledger"
 class Broker:
     """A topic and a ledger, written by one transactional producer at a time."""
 
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, chunks: Sequence[Chunk]):
         self.committed: list[bytes] = []
         self.ledger: set[bytes] = set()
         self.broken_promises: list[str] = []
@@ -42,17 +42,17 @@ class Broker:
         self._open_ledger: set[bytes] = set()
         self._commit_is_under_way = False
 
-    def fence(self) -> None:
+    def fence(self):
         """End the open transaction: by its commit, if the request is on its way, and by an abort
         otherwise."""
         if self._commit_is_under_way:
             self._commit()
         self._waiting, self._open_data, self._open_ledger = [], [], set()
 
-    def send(self, topic: str, content: bytes) -> None:
+    def send(self, topic: str, content: bytes):
         self._waiting.append((topic, content))
 
-    def acknowledge_all(self) -> None:
+    def acknowledge_all(self):
         """Write what waits. Partitions are independent of each other, so the ledger's may well be
         the first.
 
@@ -70,14 +70,14 @@ class Broker:
             ]
         self._waiting = []
 
-    def commit(self) -> None:
+    def commit(self):
         assert not self._waiting
         if not self.answers_commits:
             self.answers_commits, self._commit_is_under_way = True, True
             raise KafkaFault("_TIMED_OUT", "no answer")
         self._commit()
 
-    def _commit(self) -> None:
+    def _commit(self):
         self._commit_is_under_way = False
         self.committed += self._open_data
         self.ledger |= self._open_ledger
@@ -88,22 +88,22 @@ def producer_of(broker: Broker) -> type:
     class Producer:
         """In the place of ``_TransactionalProducer``."""
 
-        def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+        def __init__(self, settings: LaneSettings, transactional_id: str):
             self.sent = SentBytes()
 
         def count_sent(self) -> SentBytes:
             return self.sent
 
-        def connect(self, until: Until, *topics: str) -> None:
+        def connect(self, until: Until, *topics: str):
             pass
 
-        def init(self, until: Until) -> None:
+        def init(self, until: Until):
             broker.fence()
 
         def lost_connection(self) -> bool:
             return False
 
-        def begin(self) -> None:
+        def begin(self):
             pass
 
         @contextlib.contextmanager
@@ -115,19 +115,19 @@ def producer_of(broker: Broker) -> type:
                 broker.send(chunk.topic, value or b"")
             return 0.0
 
-        def produce(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+        def produce(self, topic: str, value: bytes, key: bytes, partition: int):
             broker.send(topic, key)
 
-        def flush(self, until: Until) -> None:
+        def flush(self, until: Until):
             broker.acknowledge_all()
 
         def take_throttled(self) -> Throttled:
             return Throttled()
 
-        def commit(self, until: Until) -> None:
+        def commit(self, until: Until):
             broker.commit()
 
-        def discard(self) -> None:
+        def discard(self):
             pass
 
     return Producer
@@ -136,7 +136,7 @@ def producer_of(broker: Broker) -> type:
 class OneTransaction:
     """A pool with one lane and one transaction."""
 
-    def __init__(self, chunks: list[Chunk], broker: Broker) -> None:
+    def __init__(self, chunks: list[Chunk], broker: Broker):
         self.options = LaneOptions(
             LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30
         )
@@ -152,13 +152,13 @@ class OneTransaction:
         self.failure: BaseException | None = None
         self._left = [chunks]
 
-    def wait_for_permission(self) -> None:
+    def wait_for_permission(self):
         pass
 
-    def lane_is_open(self) -> None:
+    def lane_is_open(self):
         pass
 
-    def lane_ended(self) -> None:
+    def lane_ended(self):
         pass
 
     def next_transaction(self, lane: Lane) -> list[Chunk] | None:
@@ -173,16 +173,16 @@ class OneTransaction:
     def lower_batch_bytes(self, topic: str) -> bool:
         return False
 
-    def done(self, chunks: Sequence[Chunk]) -> None:
+    def done(self, chunks: Sequence[Chunk]):
         self.delivered += chunks
 
-    def park(self, chunk: Chunk) -> None:
+    def park(self, chunk: Chunk):
         raise AssertionError("a topic that is there is not parked")
 
-    def block(self, topic: str, reason: str, *, forbidden: bool) -> None:
+    def block(self, topic: str, reason: str, *, forbidden: bool):
         raise AssertionError("a topic that is there is not blocked")
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException):
         self.failure = error
 
 
@@ -210,8 +210,8 @@ def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     chunks = [chunk("large", 100), chunk("small", 3)]
     broker = Broker(chunks)
     assert delivered(chunks, broker, monkeypatch) == chunks
@@ -220,8 +220,8 @@ def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(
 
 
 def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """Nobody knows the outcome before the producer's id is opened anew. What the ledger says
     earlier is not the last word."""
     chunks = [chunk("web", 10)]

@@ -16,7 +16,7 @@ from tests.unit.mock_cluster import mock_cluster
 from tests.waiting import wait_until
 
 
-def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
+def test_a_connection_that_broke_is_noticed_though_no_call_failed():
     with socket.create_server(("127.0.0.1", 0)) as server:  # takes connections and says nothing
         address = f"127.0.0.1:{server.getsockname()[1]}"
         producer = _TransactionalProducer(
@@ -29,10 +29,10 @@ def test_a_connection_that_broke_is_noticed_though_no_call_failed() -> None:
         producer.discard()
 
 
-def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other() -> None:
+def test_a_fatal_error_whose_cause_was_lost_is_a_fault_like_any_other():
     """confluent-kafka's calls, from time to time, when a lane is fenced while they wait."""
 
-    def flush() -> None:
+    def flush():
         raise SystemError("<built-in method flush> returned NULL without setting an exception")
 
     with pytest.raises(KafkaFault) as found:
@@ -44,20 +44,20 @@ class FencedWhileFlushing:
     """A Producer whose lane is fenced while it is thrown away; confluent-kafka has lost which error
     that was."""
 
-    def purge(self, *what: bool) -> None:
+    def purge(self, *what: bool):
         pass
 
     def flush(self, timeout_seconds: float) -> int:
         raise SystemError("<built-in method flush> returned NULL without setting an exception")
 
 
-def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> None:
+def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind():
     producer = _TransactionalProducer(
         LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000), "lane"
     )
     assert producer._packed is not None
     producer._packed._topic("t")
-    producer._client = FencedWhileFlushing()  # type: ignore[assignment]
+    producer._client = FencedWhileFlushing()
     producer.discard()
     assert not hasattr(producer, "_client"), (
         "librdkafka's threads and connections would stay for the task's life"
@@ -67,9 +67,7 @@ def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind() -> 
     )
 
 
-def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one() -> (
-    None
-):
+def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_the_next_one():
     """The broker reads nothing more before the transaction times out. The lane knew of it, took the
     figure for the rate, and forgot it: it then waited until its transaction had timed out."""
     settings = LaneSettings(
@@ -88,8 +86,8 @@ def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_
 
 
 def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     with mock_cluster() as mock:
         mock.create("logs", 3)
         settings = LaneSettings(

@@ -68,9 +68,7 @@ def run_gate(
     return plan, gate_source.gate_source(context, START)
 
 
-def test_it_stays_out_with_a_warning_and_the_window_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_stays_out_with_a_warning_and_the_window_goes(tmp_path, monkeypatch):
     plan, gate = run_gate(tmp_path, monkeypatch, {"late"})
     assert gate.status == "succeeded"
     shipped = apply_gate(plan, gate)
@@ -81,13 +79,11 @@ def test_it_stays_out_with_a_warning_and_the_window_goes(
     assert [(one.window, one.paths) for one in covered.uncovered] == [(str(BEFORE), ["late"])]
 
 
-def test_the_windows_own_files_close_it_as_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_windows_own_files_close_it_as_ever(tmp_path, monkeypatch):
     assert run_gate(tmp_path, monkeypatch, {"own", "late"})[1].status == "failed"
     assert run_gate(tmp_path, monkeypatch, {"own"})[1].status == "failed"
 
 
-def test_right_late_files_are_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_late_files_are_shipped(tmp_path, monkeypatch):
     plan, gate = run_gate(tmp_path, monkeypatch, set())
     assert [file.path for file in apply_gate(plan, gate).files_for("near")] == ["own", "late"]

@@ -2,7 +2,6 @@
 tests/integration has real topics."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path):
     return World(LedgerFolder(str(tmp_path), "web", "c"), MemoryLog())
 
 
@@ -103,9 +102,7 @@ def test_what_cannot_be_read_is_not_taken_for_nothing(world, tmp_path):
     ],
 )
 def test_a_ledger_that_is_less_durable_than_the_data_is_said(world, ledger, data, says):
-    def facts(
-        replication: int, brokers: int, min_insync: str, unclean: str = "false"
-    ) -> TopicFacts:
+    def facts(replication, brokers, min_insync, unclean="false"):
         settings = {
             "cleanup.policy": "compact",
             "message.timestamp.type": "LogAppendTime",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from in_process import Command
 
 from shipper.cli import ledger as ledger_commands
 from shipper.errors import ClusterError
@@ -24,7 +20,7 @@ HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
 WINDOWS = ("2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", "2026-11-02T06:00:00Z/2026-11-02T07:00:00Z")
 
 
-def ledger(name: str, read: Any = None) -> Any:
+def ledger(name: str, read=None):
     """Return a ledger of two chunks, each of a window of its own."""
     records = [
         LogRecord(
@@ -50,7 +46,7 @@ def ledger(name: str, read: Any = None) -> Any:
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shipper: Command) -> Any:
+def show(monkeypatch, tmp_path, shipper):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "clusters").mkdir()
     (tmp_path / "pipelines/web.yaml").write_text(
@@ -58,7 +54,7 @@ def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shipper: Command) -> A
     )
     (tmp_path / "clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
 
-    def run(*ledgers: Any, window: str | None = None) -> Any:
+    def run(*ledgers, window=None):
         monkeypatch.setattr(ledger_commands, "open_ledgers", lambda *_: ledgers)
         more = ("--window", window) if window else ()
         return shipper("ledger", "show", "web", "--json", "--config", str(tmp_path), *more)
@@ -66,7 +62,7 @@ def show(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shipper: Command) -> A
     return run
 
 
-def test_each_chunk_of_each_cluster_is_in_one_document_in_a_line_of_its_own(show: Any) -> None:
+def test_each_chunk_of_each_cluster_is_in_one_document_in_a_line_of_its_own(show):
     done = show(ledger("near"), ledger("far"))
     documents = json.loads(done.stdout)
     assert {name: len(one["chunks"]) for name, one in documents.items()} == {"near": 2, "far": 2}
@@ -78,13 +74,13 @@ def test_each_chunk_of_each_cluster_is_in_one_document_in_a_line_of_its_own(show
     assert not {"\x1b", "\x07"} & set(done.stdout)
 
 
-def test_only_chunks_of_the_asked_window_are_listed(show: Any) -> None:
+def test_only_chunks_of_the_asked_window_are_listed(show):
     documents = json.loads(show(ledger("near"), window="2026-11-02").stdout)
     assert [chunk["first"] for chunk in documents["near"]["chunks"]] == [10]
 
 
-def test_a_ledger_that_cannot_be_read_leaves_an_error_and_no_half_of_a_document(show: Any) -> None:
-    def read() -> Iterator[Any]:
+def test_a_ledger_that_cannot_be_read_leaves_an_error_and_no_half_of_a_document(show):
+    def read():
         raise ClusterError("it does not answer")
 
     done = show(ledger("near"), ledger("far", read))

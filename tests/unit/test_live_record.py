@@ -3,8 +3,6 @@ it, and on none that does not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from shipper.report.markup import window as in_words
@@ -46,27 +44,27 @@ def calm() -> Record:
     return record
 
 
-def add(record: Record, ended: Run) -> None:
+def add(record: Record, ended: Run):
     record.runs[ended.pipeline, ended.run_id, ended.end] = ended
 
 
-def arrive(record: Record, window: Window, after: float) -> None:
+def arrive(record: Record, window: Window, after: float):
     record.files["web", window.start, "a"].done = window.end + after
     record.runs = {key: each for key, each in record.runs.items() if each.window != window}
     add(record, run(window, after + 5))
 
 
-def say_gap(record: Record) -> None:
+def say_gap(record: Record):
     record.answers[0] = record.answers[0]._replace(gaps=frozenset({ONE}))
 
 
-def late(record: Record, *notices: Notice) -> None:
+def late(record: Record, *notices: Notice):
     arrive(record, TWO, 200)
     record.answers.clear()
     record.notices += notices
 
 
-def broken(record: Record, *notices: Notice) -> None:
+def broken(record: Record, *notices: Notice):
     add(record, run(ONE, 20, "failed"))
     record.episodes.append(Episode("broken-file", "web", ONE.end, ONE.end + 30))
     record.notices += notices
@@ -93,14 +91,14 @@ def broken(record: Record, *notices: Notice) -> None:
         (lambda record: record.judge_lines("web", [b"web %d a 0 x" % ONE.start]), 1),
     ],
 )  # fmt: skip
-def test_a_live_hour_tells_each_fault(happen: Callable[[Record], None], faults: int) -> None:
+def test_a_live_hour_tells_each_fault(happen, faults):
     record = calm()
     happen(record)
     record.judge()
     assert len(record.faults) == faults, record.faults
 
 
-def test_an_outage_of_the_broker_keeps_the_consumer_from_seeing_what_is_there() -> None:
+def test_an_outage_of_the_broker_keeps_the_consumer_from_seeing_what_is_there():
     record = calm()
     arrive(record, TWO, 90)
     record.episodes.append(Episode("broker-outage", "", TWO.end + 55, TWO.end + 70))

@@ -3,49 +3,46 @@ producer. librdkafka is real."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.types import EncodedRecord
-from tests.unit.mock_cluster import MockCluster, fail_for_good, mock_cluster
+from tests.unit.mock_cluster import fail_for_good, mock_cluster
 
 RECORDS = [EncodedRecord(b"a", b"1"), EncodedRecord(b"b", b"2")]
 
 
 @pytest.fixture
-def broker() -> Iterator[MockCluster]:
+def broker():
     with mock_cluster() as found:
         found.create("ledger")
         yield found
 
 
 @pytest.fixture
-def client(broker: MockCluster) -> ClusterClient:
+def client(broker):
     return ClusterClient(
         Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=1.0
     )
 
 
-def test_a_producer_after_a_fatal_error_is_replaced(client: ClusterClient) -> None:
+def test_a_producer_after_a_fatal_error_is_replaced(client):
     assert client.append("ledger", 0, RECORDS) == [0, 1]
     fail_for_good(client._log_producer("ledger"), KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert client.append("ledger", 0, RECORDS) == [2, 3]
 
 
 def test_after_a_fatal_error_in_the_middle_nobody_knows_and_the_next_write_works(
-    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    client, monkeypatch
+):
     queue = ClusterClient._queue
 
-    def breaking(
-        producer: Producer, written: Any, topic: str, partition: int, key: bytes, *rest: Any
-    ) -> None:
+    def breaking(producer, written, topic, partition, key, *rest):
         if key == b"b":
             fail_for_good(producer, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
         queue(producer, written, topic, partition, key, *rest)
@@ -57,9 +54,7 @@ def test_after_a_fatal_error_in_the_middle_nobody_knows_and_the_next_write_works
     assert len(client.append("ledger", 0, RECORDS)) == 2
 
 
-def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(
-    broker: MockCluster, client: ClusterClient
-) -> None:
+def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(broker, client):
     """A broker that has the batch already does not say where. Offset 0 would bound a later read by
     nothing."""
     assert client.append("ledger", 0, RECORDS) == [0, 1]
@@ -72,14 +67,12 @@ class NotYet:
     """A producer whose brokers do not know the topic for a while: ``refused`` when a record is
     handed over, or ``reported`` later."""
 
-    def __init__(self, tries: int, name: int, *, reported: bool) -> None:
+    def __init__(self, tries: int, name: int, *, reported: bool):
         self.tries, self.error, self.reported = tries, KafkaError(name), reported
         self.there: list[bytes] = []
         self._reports: list[Any] = []
 
-    def produce(
-        self, topic: str, value: bytes, key: bytes, partition: int, on_delivery: Any
-    ) -> None:
+    def produce(self, topic: str, value: bytes, key: bytes, partition: int, on_delivery):
         self.tries -= 1
         if self.tries < 0:
             self.there.append(key)
@@ -95,12 +88,12 @@ class NotYet:
             report(error, message)
         return 0
 
-    def list_topics(self, *arguments: Any) -> None:
+    def list_topics(self, *arguments):
         pass
 
 
 class Acknowledged:
-    def __init__(self, offset: int | None) -> None:
+    def __init__(self, offset: int | None):
         self._offset = offset
 
     def offset(self) -> int | None:
@@ -118,18 +111,14 @@ class Acknowledged:
         KafkaError.LEADER_NOT_AVAILABLE,
     ],
 )
-def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(
-    client: ClusterClient, monkeypatch: pytest.MonkeyPatch, error: int, reported: bool
-) -> None:
+def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(client, monkeypatch, error, reported):
     producer = NotYet(4, error, reported=reported)
     monkeypatch.setattr(client, "_log_producer", lambda topic: producer)
     assert client.append("ledger", 0, RECORDS) == [0, 1]
     assert producer.there == [b"a", b"b"]
 
 
-def test_a_topic_that_brokers_never_know_fails_within_the_timeout(
-    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_brokers_never_know_fails_within_the_timeout(client, monkeypatch):
     monkeypatch.setattr(
         client,
         "_log_producer",
@@ -139,9 +128,7 @@ def test_a_topic_that_brokers_never_know_fails_within_the_timeout(
         client.append("ledger", 0, RECORDS)
 
 
-def test_a_record_is_not_written_behind_a_later_one(
-    client: ClusterClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_is_not_written_behind_a_later_one(client, monkeypatch):
     """In the ledger the latest record of a key counts: what failed is written again only if nothing
     behind it was written."""
     producer = NotYet(1, KafkaError.UNKNOWN_TOPIC_OR_PART, reported=True)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -97,14 +96,14 @@ def look(tmp_path: Path, engine: Listing) -> tuple[list[str], dict[str, str | No
     return sorted(set(folders)), {left.path: left.window for left in back.left_out}
 
 
-def test_an_old_folder_that_cannot_be_listed_is_left_out_of_its_own_hour(tmp_path: Path):
+def test_an_old_folder_that_cannot_be_listed_is_left_out_of_its_own_hour(tmp_path):
     engine = Listing({"/0/": 1, "/1/": 1, "/2/": 1}, broken=["/0/"])
     assert look(tmp_path, engine) == (["/1/", "/2/"], {"/0/": str(HOURS[0])})
     with pytest.raises(SourceError, match="permission denied"):
         look(tmp_path, Listing({"/2/": 1}, broken=["/2/"]))
 
 
-def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path: Path):
+def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path):
     assert look(tmp_path, Listing({"/0/": 1, "/1/": 50, "/2/": 6})) == (
         ["/0/", "/2/"],
         {"/1/": str(HOURS[1])},
@@ -118,7 +117,7 @@ def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path: 
         look(tmp_path, Listing({"/0/": 1, "/2/": 50}))
 
 
-def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
+def run_of_the_last_hour(tmp_path: Path, engine) -> RunContext:
     spec = {
         "pipeline": "web",
         "schedule": {"cron": "@hourly"},
@@ -132,7 +131,7 @@ def run_of_the_last_hour(tmp_path: Path, engine: Any) -> RunContext:
     return RunContext(pipeline, {}, tmp_path, HOURS[2], folder, engine)
 
 
-def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path: Path):
+def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path):
     context = run_of_the_last_hour(tmp_path, None)
     own = TickFolders({hour: ["logs"] for hour in HOURS})
     now = HOURS[1].end + dt.timedelta(minutes=59)
@@ -144,9 +143,7 @@ def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("start", "since"), [(None, 0), ("2026-11-01T00:30", 2)])
-def test_the_first_window_of_a_coarser_schedule_is_looked_at(
-    tmp_path: Path, start: str | None, since: int
-):
+def test_the_first_window_of_a_coarser_schedule_is_looked_at(tmp_path, start, since):
     """What was the rest of it belongs to no other window."""
     noted = {"c": HOURS[2].start.isoformat()}
     (tmp_path / "web").mkdir()
@@ -163,7 +160,7 @@ def test_the_first_window_of_a_coarser_schedule_is_looked_at(
     assert beginnings_of(str(tmp_path), pipeline) == {"c": HOURS[since].start}
 
 
-def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path: Path):
+def test_a_late_file_beyond_a_limit_does_not_hold_up_the_files_behind_it(tmp_path):
     context = run_of_the_last_hour(tmp_path, None)
     late = [
         FileId("old and large", 20, 1),

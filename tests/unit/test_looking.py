@@ -39,14 +39,14 @@ VALUE = chunk_value(
 class Source:
     """What lies at paths, and the content of files."""
 
-    def __init__(self, *there: FileId) -> None:
+    def __init__(self, *there: FileId):
         self.there, self.read = {file.path: file for file in there}, list[tuple[str, list[int]]]()
 
     def look_for(self, paths: Sequence[str]) -> Mapping[str, ListedFile | None]:
         found = {path: self.there.get(path) for path in paths}
         return {path: id and ListedFile(id, path) for path, id in found.items()}
 
-    def sum_up(self, files: Sequence[ToSum]) -> None:
+    def sum_up(self, files: Sequence[ToSum]):
         self.read += [(file.path, list(lengths)) for file, lengths in files]
         for file, lengths in files:
             file.beginnings += [
@@ -54,40 +54,40 @@ class Source:
             ]
 
 
-def topic_with(*files: FileId, **fields: Any) -> MemoryLog:
+def topic_with(*files: FileId, **fields) -> MemoryLog:
     topic = MemoryLog()
     for file in files:
         append(topic, file, **fields)
     return topic
 
 
-def append(topic: MemoryLog, file: FileId, **fields: Any) -> None:
+def append(topic: MemoryLog, file: FileId, **fields):
     value = replace(VALUE, **fields)
     topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
 
 
-def planned(path: str, size: int = 2000, modified_ms: int = 5, **fields: Any) -> PlannedFile:
+def planned(path: str, size: int = 2000, modified_ms: int = 5, **fields) -> PlannedFile:
     defaults: dict[str, Any] = {"format": "plain", "head": HEAD, "splits": 1}
     return PlannedFile(path=path, size_bytes=size, modified_ms=modified_ms, **defaults | fields)
 
 
-def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source: Any) -> Any:
+def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source):
     pipeline = pipeline_of(source={"path": "/logs/", **of_source})
     context = SimpleNamespace(
         pipeline=pipeline, request=RunRequest(), engine=source, phases=Phases()
     )
-    ledger = LedgerLog(topic, cluster_of(), "web")  # type: ignore[arg-type]
+    ledger = LedgerLog(topic, cluster_of(), "web")
     client = SimpleNamespace(present_ids=lambda topics: dict.fromkeys(topics, ""))
     chunks = ledger.look(ask_state({file.path for file in files})).chunks
-    return look_into(context, client, ledger.look, chunks, files)  # type: ignore[arg-type]
+    return look_into(context, client, ledger.look, chunks, files)
 
 
-def originals(found: Any, file: PlannedFile) -> list[tuple[str, bool]]:
+def originals(found, file: PlannedFile) -> list[tuple[str, bool]]:
     """Path of each original, and whether its content is known."""
     return [(one.file.path, one.content is not None) for one in found[file.id]]
 
 
-def test_an_original_is_whatever_was_delivered_whole_and_is_gone() -> None:
+def test_an_original_is_whatever_was_delivered_whole_and_is_gone():
     new, topic = planned("/logs/app.log.1"), topic_with(OLD)
     append(topic, PART, end=False, sum=None, read=None)
     found = looked(topic, Source(), new)
@@ -99,7 +99,7 @@ def test_an_original_is_whatever_was_delivered_whole_and_is_gone() -> None:
     assert originals(looked(topic, Source(OLD, PART), copy), copy) == []
 
 
-def test_a_file_that_has_an_heir_is_nobody_elses_original_and_the_heir_is() -> None:
+def test_a_file_that_has_an_heir_is_nobody_elses_original_and_the_heir_is():
     heir, topic = FileId("/logs/app.log.1", 2000, 5), topic_with(OLD)
     alias = Alias(
         *OLD, whole=True, sum=str(CONTENT), read=2000, generation=4, run_id="r", window="w",
@@ -110,7 +110,7 @@ def test_a_file_that_has_an_heir_is_nobody_elses_original_and_the_heir_is() -> N
     assert originals(looked(topic, Source(), new), new) == [("/logs/app.log.1", True)]
 
 
-def test_what_the_pipeline_does_not_want_is_not_looked_for() -> None:
+def test_what_the_pipeline_does_not_want_is_not_looked_for():
     new, grown = planned("/logs/app.log.1"), planned("/logs/app.log", 2500, 9)
     topic = topic_with(OLD)
     assert originals(looked(topic, Source(), new, on_renamed="ship"), new) == []
@@ -122,7 +122,7 @@ def test_what_the_pipeline_does_not_want_is_not_looked_for() -> None:
     assert looked(topic, Source(), planned("/logs/new.log", problem="denied")) == {}
 
 
-def test_a_short_file_is_looked_for_where_rotation_has_taken_it_from() -> None:
+def test_a_short_file_is_looked_for_where_rotation_has_taken_it_from():
     """It had grown before it was rotated, so it begins with more than it had."""
     short, topic = FileId("/logs/app.log", 20, 5), MemoryLog()
     append(topic, short, head=f"20:{'b' * 16}", sum="20:0000000100000002", read=20)
@@ -134,7 +134,7 @@ def test_a_short_file_is_looked_for_where_rotation_has_taken_it_from() -> None:
     assert originals(looked(topic, Source(), other), other) == []
 
 
-def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> None:
+def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters():
     topic, source = topic_with(OLD, OLD._replace(path="/logs/b.log")), Source()
     append(topic, OLD._replace(path="/logs/c.log", size_bytes=9), sum="9:0000000100000002", read=9)
     new = planned("/logs/app.log.1")
@@ -144,9 +144,7 @@ def test_a_file_is_read_once_for_all_of_its_originals_and_for_all_clusters() -> 
     assert Beginning(length=9) in new.beginnings, "it is shorter, and is not asked again"
 
 
-def test_a_file_that_was_summed_whole_as_it_was_looked_at_is_not_read_for_longer_originals() -> (
-    None
-):
+def test_a_file_that_was_summed_whole_as_it_was_looked_at_is_not_read_for_longer_originals():
     topic, source = topic_with(OLD, OLD._replace(path="/logs/b.log")), Source()
     append(topic, OLD._replace(path="/logs/c.log"), sum="2001:0000000100000002", read=2001)
     new = planned("/logs/app.log.1", beginnings=[WHOLE])
@@ -155,7 +153,7 @@ def test_a_file_that_was_summed_whole_as_it_was_looked_at_is_not_read_for_longer
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_of_very_many_files_that_begin_alike_the_nearest_are_compared(count: int) -> None:
+def test_of_very_many_files_that_begin_alike_the_nearest_are_compared(count):
     """C8: each hour's file has the same header, for months."""
     old = [FileId(f"/logs/{n}.csv", 2000, 1000 * n) for n in range(3_000)]
     found = looked(

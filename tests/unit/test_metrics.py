@@ -6,7 +6,6 @@ import datetime as dt
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 COMMON = common(Window(SIX - dt.timedelta(hours=1), SIX), "r1")
 
 
-def metrics(result: Any) -> dict[str, float]:
+def metrics(result) -> dict[str, float]:
     """Name, with the tags that tell two of a name apart → value."""
     found = metrics_of(result, SIX + dt.timedelta(minutes=12))
     return {
@@ -31,7 +30,7 @@ def metrics(result: Any) -> dict[str, float]:
     }
 
 
-def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
+def test_a_ship_counts_records_by_their_fate_and_bytes():
     topics = [
         TopicAccount(topic="logs.web", delivered=90, delivered_bytes=9000, before=5, parked=2),
         TopicAccount(topic="quarantine.web", quarantine=True, delivered=3, delivered_bytes=30),
@@ -64,12 +63,12 @@ def test_a_ship_counts_records_by_their_fate_and_bytes() -> None:
     }
 
 
-def test_a_ship_whose_receipts_are_lost_counts_no_records() -> None:
+def test_a_ship_whose_receipts_are_lost_counts_no_records():
     result = ShipResult(**COMMON, cluster="near", are_receipts_lost=True, task_retries=3)
     assert metrics(result) == {"shipper.task_retries": 3}
 
 
-def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
+def test_a_report_says_how_many_windows_are_missing_also_when_none_is():
     plan = PlanResult(**COMMON, clusters=[ClusterPlan(cluster="near"), ClusterPlan(cluster="far")])
     gaps = [
         Gap(
@@ -85,7 +84,7 @@ def test_a_report_says_how_many_windows_are_missing_also_when_none_is() -> None:
     assert metrics(RunReport(**COMMON, plan=plan)) == {}, "nobody looked"
 
 
-def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing() -> None:
+def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing():
     report = RunReport(
         **COMMON,
         status="failed",
@@ -104,7 +103,7 @@ def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing() -> 
     }
 
 
-def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
+def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed():
     checks = [
         CheckResult(check="files", severity="block", passed=True, expected="1", observed="1"),
         CheckResult(check="rows", severity="block", passed=False, expected="1", observed="0"),
@@ -121,7 +120,7 @@ def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed() -> None:
     }
 
 
-def test_every_metric_is_in_the_docs() -> None:
+def test_every_metric_is_in_the_docs():
     source = (ROOT / "shipper" / "report" / "metrics.py").read_text()
     counted = re.findall(r'"shipper\.([a-z_]+)"', source) + re.findall(
         r'^        "([a-z_]+)": ', source, re.MULTILINE
@@ -140,7 +139,7 @@ def ship(delivered: int, cluster: str = "near", pipeline: str = "web") -> RunRep
     )
 
 
-def test_counters_of_runs_add_up_in_a_file_and_gauges_are_replaced(tmp_path: Path) -> None:
+def test_counters_of_runs_add_up_in_a_file_and_gauges_are_replaced(tmp_path):
     path = tmp_path / "shipper.prom"
     gap = Gap(
         cluster="near", window="2026-11-01T01:00:00Z/2026-11-01T03:00:00Z", why="no run", windows=2
@@ -161,10 +160,10 @@ def test_counters_of_runs_add_up_in_a_file_and_gauges_are_replaced(tmp_path: Pat
     )
 
 
-def test_runs_that_write_one_file_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_runs_that_write_one_file_at_once_lose_nothing(tmp_path):
     path = tmp_path / "shipper.prom"
 
-    def run() -> None:
+    def run():
         for _ in range(20):
             MetricsFile(path).add(
                 [
@@ -194,7 +193,7 @@ def test_runs_that_write_one_file_at_once_lose_nothing(tmp_path: Path) -> None:
         "shipper_gaps{} 1 1793512800\n",
     ],
 )
-def test_a_file_that_somebody_else_wrote_is_left_alone(tmp_path: Path, foreign: str) -> None:
+def test_a_file_that_somebody_else_wrote_is_left_alone(tmp_path, foreign):
     path = tmp_path / "other.prom"
     path.write_text(foreign)
     with pytest.raises(UsageError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants.design import PAGE, ROOT, Invariant, invariants, is_defined
+from tests.mutants.design import PAGE, ROOT, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
 from tests.mutants.trial import Mutant, Outcome, Result, TreeCopy
 
@@ -14,8 +14,8 @@ INVARIANTS = invariants(PAGE.read_text())
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
 def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
-    invariant: Invariant,
-) -> None:
+    invariant,
+):
     assert invariant.tests, "its row in design.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
@@ -31,14 +31,14 @@ def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_no
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_every_mutant_removes_a_rule_that_is_there(mutant: Mutant) -> None:
+def test_every_mutant_removes_a_rule_that_is_there(mutant):
     source = (ROOT / mutant.file).read_text()
     assert mutant.applied_to(source) != source
     assert len([each for each in INVARIANTS if each.rule.startswith(mutant.invariant)]) == 1
     assert is_defined(mutant.test)
 
 
-def test_reasons_why_there_is_no_mutant_are_of_rows_without_one() -> None:
+def test_reasons_why_there_is_no_mutant_are_of_rows_without_one():
     for beginning in WITHOUT_MUTANT:
         assert len([each for each in INVARIANTS if each.rule.startswith(beginning)]) == 1
         assert beginning not in {mutant.invariant for mutant in MUTANTS}
@@ -58,7 +58,7 @@ def test_grown_ups_are_allowed():
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> TreeCopy:
+def tree(tmp_path_factory):
     """A tree with one rule, whose tests have been run once."""
     folder = tmp_path_factory.mktemp("tree")
     (folder / "rule.py").write_text(RULE)
@@ -82,7 +82,7 @@ def tried(tree: TreeCopy, mutant: Mutant) -> Result:
         return tree.run([mutant.test])[mutant.test]
 
 
-def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree: TreeCopy) -> None:
+def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree):
     caught = tried(
         tree, mutant("    return age >=  0\n")
     )  # as long as the rule: a compiled module must not be taken for current
@@ -107,9 +107,7 @@ def test_a_mutant_is_caught_by_a_test_that_fails_and_by_no_other(tree: TreeCopy)
         ("    return age >= 0\n", "test_that_is_gone", "not collected"),
     ],
 )
-def test_code_that_cannot_run_catches_nothing(
-    tree: TreeCopy, broken: str, test: str, says: str
-) -> None:
+def test_code_that_cannot_run_catches_nothing(tree, broken, test, says):
     found = tried(tree, mutant(broken, test))
     assert found.outcome is Outcome.BROKEN
     assert says in found.reason

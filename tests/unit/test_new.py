@@ -26,7 +26,7 @@ FLAGS = ["--source", "logs/{window_start:%Y/%m/%d/%H}/", "--topic", "logs.web", 
 
 
 @pytest.fixture(autouse=True)
-def _schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _schemas_once(monkeypatch):
     """To generate them takes a second."""
     monkeypatch.setattr(module, "schema_texts", _SCHEMAS)
 
@@ -58,7 +58,7 @@ def _schemas_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (CLF, False, "'dd/MMM/yyyy:HH:mm:ss Z')"),
     ],
 )
-def test_the_time_of_lines_is_found(tmp_path: Path, line: str, is_json: bool, sql: str) -> None:
+def test_the_time_of_lines_is_found(tmp_path, line, is_json, sql):
     (tmp_path / "a.log").write_text(line * 20 + "\tat of.a.Stack\n")
     found = look_at(tmp_path / "a.log")
     assert (found.json, found.lines, found.packed) == (is_json, 21, "plain")
@@ -66,7 +66,7 @@ def test_the_time_of_lines_is_found(tmp_path: Path, line: str, is_json: bool, sq
     assert sql in found.time.sql
 
 
-def test_a_number_that_is_no_moment_and_lines_without_time_are_none(tmp_path: Path) -> None:
+def test_a_number_that_is_no_moment_and_lines_without_time_are_none(tmp_path):
     (tmp_path / "a.log").write_text('{"id": 12, "ok": true, "size": 1234567}\n' * 5)
     assert look_at(tmp_path / "a.log").time is None
     (tmp_path / "b.log").write_text("hello\n" + CLF)
@@ -92,7 +92,7 @@ def sample(folder: Path, name: str, text: str = "") -> Path:
 AT = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 
 
-def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> None:
+def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path):
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04" + bytes(20))
     with pytest.raises(UsageError, match="which shipper does not read"):
         look_at(tmp_path / "a.zip")
@@ -105,7 +105,7 @@ def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path: Path) -> Non
     "line", [None, CLF, '{"ts": "2026-11-01T06:00:00Z"}\n', "no time\n", '{"a": 1}\n']
 )
 @pytest.mark.parametrize("schedule", ["0 * * * *", "none"])
-def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedule: str) -> None:
+def test_what_is_written_is_a_pipeline(tmp_path, line, schedule):
     sample = tmp_path / 'odd "name".log'
     sample.write_text((line or "") * 3)
     flags = [*FLAGS, "--schedule", schedule, *(["--sample", str(sample)] if line else [])]
@@ -133,9 +133,7 @@ def test_what_is_written_is_a_pipeline(tmp_path: Path, line: str | None, schedul
     ],
 )
 @pytest.mark.parametrize("line", [CLF, '{"ts": "2026-11-01T06:00:00Z"}\n'])
-def test_a_sample_in_another_encoding_is_read_in_it(
-    tmp_path: Path, line: str, codec: str, mark: bytes, encoding: str
-) -> None:
+def test_a_sample_in_another_encoding_is_read_in_it(tmp_path, line, codec, mark, encoding):
     sample = tmp_path / "a.log"
     sample.write_bytes(mark + (line * 20).encode(codec))
     flags = [*FLAGS, "--schedule", "none", "--sample", str(sample)]
@@ -157,9 +155,7 @@ def test_a_sample_in_another_encoding_is_read_in_it(
         (["web", *FLAGS[:2], "--topic", "a b", *FLAGS[4:]], "topic"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_no_file(
-    tmp_path: Path, arguments: list[str], says: str
-) -> None:
+def test_what_cannot_be_is_refused_and_leaves_no_file(tmp_path, arguments, says):
     with pytest.raises(ShipperError, match=says):
         CliRunner().invoke(
             app, ["new", *arguments, "--config", str(tmp_path)], catch_exceptions=False
@@ -167,7 +163,7 @@ def test_what_cannot_be_is_refused_and_leaves_no_file(
     assert not (tmp_path / "pipelines" / "web.yaml").exists()
 
 
-def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_there_is_left_alone(tmp_path):
     file = tmp_path / "pipelines" / "web.yaml"
     file.parent.mkdir()
     file.write_text("mine")

@@ -68,12 +68,12 @@ NAMES = {KafkaError(code).name() for code in vars(KafkaError).values() if isinst
 ELSEWHERE = [name for names in NOT_HERE.values() for name in names.split()]
 
 
-def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewhere() -> None:
+def test_every_error_of_librdkafka_is_in_the_table_or_said_to_come_from_elsewhere():
     assert len(NAMES) > 150
     assert sorted([*TABLE, *ELSEWHERE]) == sorted(NAMES)
 
 
-def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger() -> None:
+def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger():
     assert {policy.outcome for policy in TABLE.values()} == {
         TransactionOutcome.NOT_DELIVERED,
         TransactionOutcome.UNKNOWN,
@@ -82,7 +82,7 @@ def test_no_error_means_delivered_and_one_nobody_knows_is_settled_by_the_ledger(
     assert (OTHERWISE.outcome, OTHERWISE.action) == (TransactionOutcome.UNKNOWN, Action.REOPEN)
 
 
-def test_what_fails_at_once_is_certainly_not_delivered() -> None:
+def test_what_fails_at_once_is_certainly_not_delivered():
     assert all(
         policy.outcome is TransactionOutcome.NOT_DELIVERED
         for policy in TABLE.values()
@@ -90,7 +90,7 @@ def test_what_fails_at_once_is_certainly_not_delivered() -> None:
     )
 
 
-def test_page_is_up_to_date() -> None:
+def test_page_is_up_to_date():
     assert PAGE.read_text(encoding="utf-8") == outcomes_page(), (
         "the table has changed: python -m shipper.kafka.outcomes > docs/reference/outcomes.md"
     )

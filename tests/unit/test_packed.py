@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -29,7 +28,7 @@ def found_library() -> ctypes.CDLL | None:
 
 
 @pytest.fixture
-def producer() -> confluent_kafka.Producer:
+def producer():
     """Of a broker that is not there, with room for 1,000 records."""
     settings = {
         "bootstrap.servers": "127.0.0.1:1",
@@ -40,7 +39,7 @@ def producer() -> confluent_kafka.Producer:
 
 
 @pytest.fixture
-def packed(producer: confluent_kafka.Producer) -> Iterator[PackedProduce]:
+def packed(producer):
     librdkafka = found_library()
     assert librdkafka, "the wheel's librdkafka is where packed.py looks for it"
     made = PackedProduce(producer, librdkafka)
@@ -50,24 +49,22 @@ def packed(producer: confluent_kafka.Producer) -> Iterator[PackedProduce]:
     made.close()
 
 
-def test_a_library_of_another_version_is_not_used() -> None:
+def test_a_library_of_another_version_is_not_used():
     version, binding = confluent_kafka.libversion()[1], confluent_kafka.__version__
     assert library(Path(confluent_kafka.__file__).parents[1], 1, binding) is None
     assert library(Path(__file__).parent, version, binding) is None
 
 
 def test_a_confluent_kafka_with_which_it_was_not_tried_sends_records_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000)
     assert LaneProducer(settings, "one")._packed is not None
     monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")
     assert LaneProducer(settings, "two")._packed is None
 
 
-def test_the_handle_is_the_producer_s(
-    packed: PackedProduce, producer: confluent_kafka.Producer
-) -> None:
+def test_the_handle_is_the_producer_s(packed, producer):
     values = LazyColumn(pa.chunked_array([[b"one", b"", b"three"], [b"four"]], pa.binary()))
     assert [packed.produce("topic", 0, *part) for part in values.packed(0, 4) or ()] == [
         (3, 0),
@@ -79,9 +76,7 @@ def test_the_handle_is_the_producer_s(
         producer.produce("topic", b"", None, 0)
 
 
-def test_a_full_queue_takes_the_first_and_says_so(
-    packed: PackedProduce, producer: confluent_kafka.Producer
-) -> None:
+def test_a_full_queue_takes_the_first_and_says_so(packed, producer):
     values = LazyColumn(pa.chunked_array([[b"%d" % n for n in range(1500)]], pa.binary()))
     [(offsets, address)] = values.packed(0, 1500) or ()
     assert packed.produce("topic", 0, offsets, address) == (1000, _QUEUE_FULL)
@@ -91,9 +86,7 @@ def test_a_full_queue_takes_the_first_and_says_so(
 
 
 @given(st.lists(st.lists(st.binary(max_size=20), max_size=8), max_size=5), st.data())
-def test_packed_values_are_those_of_the_slice(
-    parts: list[list[bytes]], data: st.DataObject
-) -> None:
+def test_packed_values_are_those_of_the_slice(parts, data):
     whole = pa.chunked_array(
         [pa.array([b"x", *part], pa.binary()).slice(1) for part in parts], pa.binary()
     )
@@ -107,6 +100,6 @@ def test_packed_values_are_those_of_the_slice(
     assert found == column[first:end]
 
 
-def test_nulls_are_not_packed() -> None:
+def test_nulls_are_not_packed():
     assert LazyColumn(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 2) is None
     assert LazyColumn(pa.chunked_array([[b"one", None]], pa.binary())).packed(0, 1) is not None

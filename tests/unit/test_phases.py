@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_seconds_of_a_phase_within_another_one_are_its_own_and_all_add_up_to_what_passed() -> None:
+def test_seconds_of_a_phase_within_another_one_are_its_own_and_all_add_up_to_what_passed():
     clock = Clock()
     phases = Phases(clock)
     with phases("asking"):
@@ -31,11 +31,11 @@ def test_seconds_of_a_phase_within_another_one_are_its_own_and_all_add_up_to_wha
     assert phases.seconds() == {"asking": 21.0, "starting Spark": 2.0}
 
 
-def test_what_other_threads_do_meanwhile_is_not_counted_twice() -> None:
+def test_what_other_threads_do_meanwhile_is_not_counted_twice():
     clock = Clock()
     phases = Phases(clock)
 
-    def beside() -> None:
+    def beside():
         with phases("beside"):
             clock.now += 1
 
@@ -47,7 +47,7 @@ def test_what_other_threads_do_meanwhile_is_not_counted_twice() -> None:
     assert phases.seconds() == {"shipping": 2.0}
 
 
-def test_the_page_says_it_step_by_step_and_does_not_where_nobody_measured() -> None:
+def test_the_page_says_it_step_by_step_and_does_not_where_nobody_measured():
     timed = plan(phases={STARTING_PYTHON: 0.6, "starting Java": 1.0, "listing": 2.0, "<b>": 0.3})
     report = RunReport(**step(8, 1), plan=timed, page="report.html")
     page = render(report)

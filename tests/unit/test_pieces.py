@@ -35,7 +35,7 @@ def partitions(pieces: list[FilePiece], most_bytes: int) -> list[int]:
     [(8, 7 * MB), (40, 1 * MB), (10_000, 10_000), (3, 2_000 * MB), (960, 1 * MB)],
 )
 @pytest.mark.parametrize("tasks", [1, 2, 4])
-def test_every_task_has_something_to_read(count: int, size_bytes: int, tasks: int) -> None:
+def test_every_task_has_something_to_read(count, size_bytes, tasks):
     pieces = pieces_of(count, size_bytes)
     found = partitions(pieces, partition_bytes(pieces, tasks, SPLIT))
     assert len(found) >= tasks

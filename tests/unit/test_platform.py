@@ -15,7 +15,7 @@ RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [loc
 
 
 @pytest.fixture
-def config(config: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(config, monkeypatch):
     monkeypatch.chdir(config.parent)
     return Path("config")
 
@@ -78,9 +78,7 @@ WITHIN = RIGHT + (
             "config/shipper.yaml:6 (`allow.runs`: s3a://runs/)"]),
     ],
 )  # fmt: skip
-def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(
-    config: Path, pipeline: str, faults: list[str]
-) -> None:
+def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(config, pipeline, faults):
     found = write(config, ALLOW, pipeline)
     assert len(found) == len(faults), found
     for got, want in zip(found, faults, strict=True):
@@ -88,7 +86,7 @@ def test_a_pipeline_beyond_the_bounds_is_refused_with_both_places(
         assert re.search(r"config/shipper\.yaml:\d+", got)
 
 
-def test_without_the_file_authors_are_trusted(config: Path) -> None:
+def test_without_the_file_authors_are_trusted(config):
     assert (
         write(
             config,
@@ -110,16 +108,14 @@ def test_without_the_file_authors_are_trusted(config: Path) -> None:
         ("spark.sql.adaptive.setting.of.tomorrow", False),
     ],
 )
-def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(
-    config: Path, setting: str, allowed: bool
-) -> None:
+def test_of_adaptive_execution_only_named_settings_are_allowed_by_default(config, setting, allowed):
     faults = write(config, "allow: {}\n", f"{RIGHT}runner: {{conf: {{{setting}: x}}}}\n")
     assert [bool(re.search(r"config/shipper\.yaml:1", fault)) for fault in faults] == (
         [] if allowed else [True]
     )
 
 
-def test_an_empty_list_of_bounds_allows_what_loads_no_code(config: Path) -> None:
+def test_an_empty_list_of_bounds_allows_what_loads_no_code(config):
     found = write(
         config,
         "allow: {}\n",
@@ -143,7 +139,7 @@ defaults:
 """
 
 
-def test_defaults_lie_below_what_a_pipeline_says(config: Path) -> None:
+def test_defaults_lie_below_what_a_pipeline_says(config):
     pipeline = (
         "pipeline: web\nsource: s3a://logs/web/\ntopic: t\nlimits: {max_bytes: 1GB}\nrunner: "
         "{conf: {spark.executor.memory: 8g}}\n"
@@ -177,7 +173,7 @@ def test_defaults_lie_below_what_a_pipeline_says(config: Path) -> None:
     )
 
 
-def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> None:
+def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config):
     found = write(config, "defaults:\n  quarantine: {topic: logs.web}\n")
     assert found[0].startswith(
         "config/shipper.yaml:2:23: defaults.quarantine.topic: 'logs.web' is a route's topic too"
@@ -203,7 +199,7 @@ def test_what_is_wrong_with_a_default_is_shown_where_it_stands(config: Path) -> 
         ("[]", "config/shipper.yaml:1:1: the file is a list"),
     ],
 )  # fmt: skip
-def test_a_broken_file_allows_nothing(config: Path, platform: str, fault: str) -> None:
+def test_a_broken_file_allows_nothing(config, platform, fault):
     found = write(config, platform)
     assert any(line.startswith(fault) for line in found), found
     assert all(line.startswith("config/shipper.yaml:") for line in found), "each is listed once"
@@ -216,8 +212,8 @@ def test_a_broken_file_allows_nothing(config: Path, platform: str, fault: str) -
         load_platform(config)
 
 
-def test_a_list_of_a_pipeline_hides_all_of_the_defaults(config: Path) -> None:
-    def rules(*keys: str) -> str:
+def test_a_list_of_a_pipeline_hides_all_of_the_defaults(config):
+    def rules(*keys):
         rules = [f"{{rule: ipv4, hash: {{key: '${{HASH_KEY_OF_LOGS_{key}}}'}}}}" for key in keys]
         return f"records: {{redact: [{', '.join(rules)}]}}"
 

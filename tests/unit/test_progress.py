@@ -37,7 +37,7 @@ VALUE = chunk_value(end=False, generation=3)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(ledger_progress, "_EVERY_SECONDS", 0.02)
     monkeypatch.setattr(ledger_progress, "_LOOK_SECONDS", 0.02)
 
@@ -49,7 +49,7 @@ def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
 class Clock:
     """The module's clock: it stands still until a test moves it on."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
     def monotonic(self) -> float:
@@ -57,7 +57,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(ledger_progress, "runtime", runtime_with(monotonic=clock.monotonic))
     return clock
@@ -71,15 +71,15 @@ class Job:
         given: ShipOrder,
         read: Callable[[], object] = lambda: None,
         tell: Callable[[ShipProgress], object] = lambda figures: None,
-    ) -> None:
-        def read_and_count() -> object:
+    ):
+        def read_and_count():
             self.looks += 1
             return read()
 
         self.looks = 0
         self.log, self.stopped, self.superseded = MemoryLog(), threading.Event(), threading.Event()
         cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
-        ledger = LedgerLog(self.log, cluster, "web")  # type: ignore[arg-type]
+        ledger = LedgerLog(self.log, cluster, "web")
         self.progress = Progress(
             ledger, given, self.superseded, self.stopped.set, read_and_count, tell
         )
@@ -94,7 +94,7 @@ class Job:
         return not self.stopped.is_set()
 
 
-def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so(clock: Clock) -> None:
+def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so(clock):
     job = Job(order(60))
     with job.progress:
         assert job.goes_on_for(clock, 59)
@@ -104,7 +104,7 @@ def test_a_job_in_which_nothing_moves_is_stopped_and_the_error_says_so(clock: Cl
     assert "`delivery.stall_timeout`" in job.progress.stalled.message
 
 
-def test_rows_that_are_read_are_progress_though_none_is_sent(clock: Clock) -> None:
+def test_rows_that_are_read_are_progress_though_none_is_sent(clock):
     rows = iter(range(10**9))
     job = Job(order(60), lambda: next(rows))
     with job.progress:
@@ -112,8 +112,8 @@ def test_rows_that_are_read_are_progress_though_none_is_sent(clock: Clock) -> No
 
 
 def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits_are_not(
-    clock: Clock,
-) -> None:
+    clock,
+):
     job = Job(order(60))
     with job.progress:
         for _ in range(3):
@@ -123,7 +123,7 @@ def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits
         assert not job.goes_on_for(clock, 61)
 
 
-def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait(clock: Clock) -> None:
+def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait(clock):
     """Two tasks with 1,000 bytes in a transaction at 4 B/s: 500 s until their lanes, that take
     turns, commit once more."""
     job = Job(order(60, rate=4))
@@ -131,7 +131,7 @@ def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait(clock: Clock) -> 
         assert job.goes_on_for(clock, 499)
 
 
-def test_a_stall_is_told_from_a_wait_for_a_topic() -> None:
+def test_a_stall_is_told_from_a_wait_for_a_topic():
     assert Delivery().stall_seconds == 1800
     assert Delivery(metadata_wait="2h").stall_seconds == 2 * 3600 + 120 + 600
     with pytest.raises(ValidationError, match="`stall_timeout` is not longer than"):
@@ -139,12 +139,10 @@ def test_a_stall_is_told_from_a_wait_for_a_topic() -> None:
     assert Delivery(stall_timeout="10m", metadata_wait="1m").stall_seconds == 600
 
 
-def test_a_ledger_that_does_not_answer_is_told_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_ledger_that_does_not_answer_is_told_once_a_minute(monkeypatch, capfd):
     job, asked = Job(order(60)), threading.Semaphore(0)
 
-    def look(*arguments: object) -> None:
+    def look(*arguments):
         asked.release()
         raise ClusterError("no broker answers")
 
@@ -161,8 +159,8 @@ def folder_in(tmp_path: Path) -> RunFolder:
 
 
 def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder = folder_in(tmp_path)
     with ProgressFile(folder, "c") as file:
         job = Job(order(60), tell=file.tell)
@@ -171,7 +169,7 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
             parked = chunk_value(generation=3, wire_bytes=40, parked=("late.topic",))
             job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, parked)])
 
-            def found() -> ShipProgress | None:
+            def found():
                 figures = progress_of(folder, "c")
                 return figures if figures and figures.records else None
 
@@ -189,7 +187,7 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
     assert list(tmp_path.rglob("progress.*")) == []
 
 
-def test_one_large_file_is_counted_by_its_bytes() -> None:
+def test_one_large_file_is_counted_by_its_bytes():
     file = FileId("a.log", 1000, 5)
     splits = {
         start: OrderedSplit(SplitId(file, start), counts_bytes=start == 0) for start in (0, 600)
@@ -209,9 +207,7 @@ def test_one_large_file_is_counted_by_its_bytes() -> None:
         wait_until(lambda: told[-1].share == 0.7)
 
 
-def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr("shipper.report.progress._LEAVE_WITHIN_SECONDS", 0.2)
     answers = threading.Event()
     monkeypatch.setattr(RunFolder, "write_text", lambda self, name, text: answers.wait(300))
@@ -227,8 +223,8 @@ def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(
 
 
 def test_a_line_that_cannot_be_printed_does_not_end_the_watch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(ledger_progress, "say", lambda text: 1 / 0)
     job = Job(order(60))
     with job.progress:

@@ -31,7 +31,7 @@ WINDOW = "2026-11-01T06:00:00Z/2026-11-01T07:00:00Z"
 
 
 @pytest.fixture(autouse=True)
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True)
@@ -44,7 +44,7 @@ def written(config: Path, more: str) -> Path:
     return config
 
 
-def test_the_quarantine_topic_must_be_on_the_cluster(config: Path) -> None:
+def test_the_quarantine_topic_must_be_on_the_cluster(config):
     pipeline = load_pipeline(written(config, "quarantine: {topic: q}\n"), "web")
     assert absent_topics(pipeline, {"logs.web": 1}) == ["q"]
 
@@ -63,16 +63,14 @@ def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_record_is_too_large_only_if_it_does_not_fit_compressed(compression: str) -> None:
+def test_a_record_is_too_large_only_if_it_does_not_fit_compressed(compression):
     assert limits(compression).fits("t", b"x" * 2_000_000)
     assert not limits(compression).fits("t", random.Random(1).randbytes(1_000_000))
     assert limits(compression).fits("t", random.Random(1).randbytes(985_000))
 
 
 @pytest.mark.parametrize(("asked", "fits"), [(3_000_000, True), (500_000, False), (None, True)])
-def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(
-    asked: int | None, fits: bool
-) -> None:
+def test_a_topic_that_is_not_known_before_reading_is_asked_for_its_limit(asked, fits):
     found = limits("none", asked=asked)
     assert found.uncompressed_limit("other") < 16_000
     assert found.fits("other", b"x" * 1_000_000) is fits
@@ -110,7 +108,7 @@ def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
     return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
 
 
-def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
+def test_an_ordinal_that_two_quarantine_chunks_have_is_found():
     twice = encode_chunk(
         "web",
         ChunkKey(SPLIT, 5, "q"),
@@ -120,14 +118,14 @@ def test_an_ordinal_that_two_quarantine_chunks_have_is_found() -> None:
     assert "overlap" in {finding.code for finding in findings(of_path, lambda file: [0])}
 
 
-def test_a_record_is_found_in_quarantine_by_its_place() -> None:
+def test_a_record_is_found_in_quarantine_by_its_place():
     found = in_quarantine(ledger())
     assert found.topics == ["q"]
     assert found.find(RecordPosition(FILE.path, 0, 5)) is found.chunks[0]
     assert found.find(RecordPosition(FILE.path, 0, 4)) is None  # ordinal 3 was shipped
 
 
-def test_a_record_of_a_development_version_that_sent_corrected_records_is_refused() -> None:
+def test_a_record_of_a_development_version_that_sent_corrected_records_is_refused():
     """It has the key of a chunk, so it must not count as one."""
     key, value = encode_chunk("web", ChunkKey(SPLIT, 0, "t"), replace(GOOD, last=1, records=1))
     with pytest.raises(LedgerDamaged, match="replay"):
@@ -142,8 +140,8 @@ def test_a_record_of_a_development_version_that_sent_corrected_records_is_refuse
     [(1, 0, 0, False), (2, 0, 0, True), (0, 2, 0, True), (1, 0, 1, True)],
 )
 def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_came_there(
-    sent: int, before: int, dropped: int, fails: bool
-) -> None:
+    sent, before, dropped, fails
+):
     pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.01})
     assert pipeline.quarantine is not None
     result = ShipResult(
@@ -161,8 +159,8 @@ def test_more_than_the_limit_in_quarantine_fails_the_run_by_whichever_run_it_cam
     ("unreadable_bytes", "swallowed", "behind"), [(5_000, None, 99), (50, None, 0), (50, 100, 101)]
 )
 def test_a_record_that_stands_for_more_weighs_as_many_records_as_it_hides(
-    unreadable_bytes: int, swallowed: int | None, behind: int
-) -> None:
+    unreadable_bytes, swallowed, behind
+):
     """A file that cannot be read: as many as its bytes would hold. A row of CSV with a stray quote:
     the rows that it swallowed."""
     pipeline = pipeline_of(quarantine={"topic": "q", "max_rate": 0.02})

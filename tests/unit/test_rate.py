@@ -11,7 +11,7 @@ from shipper.worker.rate import BURST_SECONDS, BrokerRate, PacedTransaction, Rat
 
 
 class Time:
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 1000.0
 
     def __call__(self) -> float:
@@ -26,7 +26,7 @@ class Time:
 
 
 @pytest.fixture
-def time() -> Time:
+def time():
     return Time()
 
 
@@ -34,7 +34,7 @@ def transaction(rate: BrokerRate, *sizes: int, most: float = 15.0) -> PacedTrans
     return rate.transaction([SendSize(size, size) for size in sizes], most)
 
 
-def test_bytes_are_paid_for_before_they_are_sent(time: Time) -> None:
+def test_bytes_are_paid_for_before_they_are_sent(time):
     pace = transaction(BrokerRate(RateLimit(lambda: 1000.0, time), time), 500, 2_000)
     assert time.wait(pace.begin()) == pytest.approx(0.5)
     assert time.wait(pace.send(0)) == 0
@@ -42,8 +42,8 @@ def test_bytes_are_paid_for_before_they_are_sent(time: Time) -> None:
 
 
 def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeout(
-    time: Time,
-) -> None:
+    time,
+):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     first, second = transaction(rate, 8_000), transaction(rate, 8_000, 1_000)
     third = transaction(rate, 10)
@@ -58,7 +58,7 @@ def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeou
     time.wait(waiting)
 
 
-def test_a_transaction_that_failed_gives_its_place_back(time: Time) -> None:
+def test_a_transaction_that_failed_gives_its_place_back(time):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     first, given_up, second = (transaction(rate, 14_000) for _ in range(3))
     time.wait(first.begin())
@@ -69,7 +69,7 @@ def test_a_transaction_that_failed_gives_its_place_back(time: Time) -> None:
     assert time.wait(second.begin()) == pytest.approx(14.0)
 
 
-def test_a_transaction_that_would_be_open_for_too_long_begins_later(time: Time) -> None:
+def test_a_transaction_that_would_be_open_for_too_long_begins_later(time):
     """It has 10 s of the cap, and may be open for 4 of them: the first six seconds' bytes go at
     once when it begins."""
     rate = BrokerRate(RateLimit(lambda: 100.0, time), time)
@@ -78,14 +78,14 @@ def test_a_transaction_that_would_be_open_for_too_long_begins_later(time: Time) 
     assert [time.wait(pace.send(n)) for n in range(10)] == pytest.approx([0] * 6 + [1] * 4)
 
 
-def test_a_pause_is_not_made_up_for_by_a_burst(time: Time) -> None:
+def test_a_pause_is_not_made_up_for_by_a_burst(time):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     time.wait(transaction(rate, 1).begin())
     time.now += 60
     assert time.wait(transaction(rate, 1000).begin()) == pytest.approx(1 - BURST_SECONDS)
 
 
-def test_what_was_sent_counts_and_not_what_was_guessed(time: Time) -> None:
+def test_what_was_sent_counts_and_not_what_was_guessed(time):
     limit = RateLimit(lambda: 1000.0, time)
     rate = BrokerRate(limit, time)
     first = transaction(rate, 100)
@@ -94,7 +94,7 @@ def test_what_was_sent_counts_and_not_what_was_guessed(time: Time) -> None:
     assert time.wait(transaction(rate, 100).begin()) == pytest.approx(5.1)
 
 
-def test_a_changed_rate_holds_at_once(time: Time) -> None:
+def test_a_changed_rate_holds_at_once(time):
     rates = [1000.0]
     rate = BrokerRate(RateLimit(lambda: rates[0], time), time)
     waits = transaction(rate, 1_000).begin()
@@ -104,7 +104,7 @@ def test_a_changed_rate_holds_at_once(time: Time) -> None:
     assert next(waits) > 5
 
 
-def test_a_held_limit_lets_nothing_through(time: Time) -> None:
+def test_a_held_limit_lets_nothing_through(time):
     limit = RateLimit(lambda: 1000.0, time)
     limit.hold(6)
     assert time.wait(transaction(BrokerRate(limit, time), 100).begin()) == pytest.approx(6.1)
@@ -123,7 +123,7 @@ def learned(rate: BrokerRate, time: Time) -> float:
     return rate.learned.bytes_per_second()
 
 
-def test_a_quota_is_learned_from_what_brokers_throttle(time: Time) -> None:
+def test_a_quota_is_learned_from_what_brokers_throttle(time):
     """A burst of 40 MB against 1 MB/s: the broker throttles for 30 s, since 40 s of the quota are
     used and it looks back at 10."""
     rate = BrokerRate(None, time)
@@ -138,7 +138,7 @@ def test_a_quota_is_learned_from_what_brokers_throttle(time: Time) -> None:
     assert rate.throttled_seconds == pytest.approx(30.0)
 
 
-def test_tasks_that_share_a_quota_learn_their_share(time: Time) -> None:
+def test_tasks_that_share_a_quota_learn_their_share(time):
     """Of 40 MB, which the broker throttles for 30 s, this task sent 10: a quarter of the quota is
     its own."""
     rate = BrokerRate(None, time)
@@ -147,7 +147,7 @@ def test_tasks_that_share_a_quota_learn_their_share(time: Time) -> None:
     assert learned(rate, time) == pytest.approx(250_000)
 
 
-def test_a_learned_rate_follows_the_quota(time: Time) -> None:
+def test_a_learned_rate_follows_the_quota(time):
     rate = BrokerRate(None, time)
     rate.note_sent(13_000_000)
     rate.note_throttled(throttled(time, 3.0))
@@ -160,7 +160,7 @@ def test_a_learned_rate_follows_the_quota(time: Time) -> None:
     )
 
 
-def test_a_short_throttling_alone_says_nothing_of_bytes(time: Time) -> None:
+def test_a_short_throttling_alone_says_nothing_of_bytes(time):
     """As that of a quota on requests."""
     rate = BrokerRate(None, time)
     rate.note_sent(50_000)
@@ -168,7 +168,7 @@ def test_a_short_throttling_alone_says_nothing_of_bytes(time: Time) -> None:
     assert time.wait(transaction(rate, 1_000_000).begin()) == 0
 
 
-def test_a_cap_holds_beside_a_quota(time: Time) -> None:
+def test_a_cap_holds_beside_a_quota(time):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     rate.note_sent(1_000_000)
     rate.note_throttled(throttled(time, 10.0))

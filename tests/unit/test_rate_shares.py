@@ -18,7 +18,7 @@ from tests.doubles.runtime import runtime_with
 
 
 class Ship:
-    def __init__(self, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, tasks: int, monkeypatch: pytest.MonkeyPatch):
         self.topic, self.now = MemoryLog(), 1000.0
         generation = Generation("r", tasks, 2, ())
         self._write(encode_generation("web", GenerationKey("c", "k"), generation))
@@ -28,26 +28,26 @@ class Ship:
         clock = runtime_with(monotonic=lambda: self.now)
         monkeypatch.setattr(module, "runtime", clock)
 
-    def _write(self, record: Any) -> None:
+    def _write(self, record):
         self.topic.append("ledger", CONTROL, [record])
 
     def begin(self, task: int, attempt: int = 0) -> TaskAttempt:
         cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
-        log = LedgerLog(self.topic, cluster, "web")  # type: ignore[arg-type]
+        log = LedgerLog(self.topic, cluster, "web")
         found = TaskAttempt(self._order, log, task, attempt)
         found.announce()
         found.check()
         return found
 
-    def wait(self, seconds: int) -> None:
+    def wait(self, seconds: int):
         """The memory's clock goes on by a second with each offset."""
         self.now += seconds
         self.topic.skip(CONTROL, seconds)
 
 
 def test_tasks_that_have_not_begun_yet_have_their_share_for_some_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     ship = Ship(3, monkeypatch)
     first = ship.begin(0)
     assert first.active_tasks == 3
@@ -59,8 +59,8 @@ def test_tasks_that_have_not_begun_yet_have_their_share_for_some_seconds(
 
 
 def test_a_task_that_comes_late_or_again_waits_until_the_others_know_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     ship = Ship(2, monkeypatch)
     first = ship.begin(0)
     ship.wait(60)
@@ -71,7 +71,7 @@ def test_a_task_that_comes_late_or_again_waits_until_the_others_know_of_it(
     assert again.is_late, "its first attempt may have given its share away"
 
 
-def test_a_task_that_ended_leaves_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_ended_leaves_its_share(monkeypatch):
     ship = Ship(2, monkeypatch)
     first, second = ship.begin(0), ship.begin(1)
     second.announce(ended=True)

@@ -22,7 +22,7 @@ def end(offset: int, partition: int = 0, code: int = KafkaError._PARTITION_EOF) 
 class Consumer:
     """Gives one batch after the other, then nothing."""
 
-    def __init__(self, *batches: list[Message]) -> None:
+    def __init__(self, *batches: list[Message]):
         self.batches = list(batches)
         self.rest: list[Message] = []
         self.left: list[int] = []
@@ -36,7 +36,7 @@ class Consumer:
     def consume(self, most: int, seconds: float) -> list[Message]:
         return self.rest
 
-    def incremental_unassign(self, partitions: list[object]) -> None:
+    def incremental_unassign(self, partitions: list[object]):
         self.left += [partition.partition for partition in partitions]
 
 
@@ -50,27 +50,27 @@ def drained(consumer: Consumer, **spans: int) -> list[int]:
     return [found.records for found in seen.values()]
 
 
-def test_an_end_that_comes_with_the_last_records_does_not_hide_them() -> None:
+def test_an_end_that_comes_with_the_last_records_does_not_hide_them():
     assert drained(Consumer([record(0), record(1), end(2)]), p0=2) == [2]
     assert drained(Consumer([end(1, 1), record(0, 1), record(0, 0)]), p0=1, p1=1) == [1, 1]
 
 
-def test_control_records_at_the_end_are_passed_by_the_end_of_the_partition() -> None:
+def test_control_records_at_the_end_are_passed_by_the_end_of_the_partition():
     assert drained(Consumer([record(0), record(1)], [end(3)]), p0=3) == [2]
 
 
-def test_an_end_before_the_spans_end_is_an_open_transaction_and_is_waited_for() -> None:
+def test_an_end_before_the_spans_end_is_an_open_transaction_and_is_waited_for():
     assert drained(Consumer([record(0), end(1)], [record(1), end(3)]), p0=3) == [2]
     with pytest.raises(OutcomeUnknown, match="a transaction is open"):
         drained(Consumer([record(0), end(1)]), p0=3)
 
 
-def test_what_was_written_after_the_end_was_taken_does_not_count() -> None:
+def test_what_was_written_after_the_end_was_taken_does_not_count():
     consumer = Consumer([record(0), record(1), record(2), record(3)], [record(4)], [record(0, 1)])
     assert drained(consumer, p0=2, p1=1) == [2, 1]
     assert consumer.left == [0, 1]
 
 
-def test_another_error_is_no_end() -> None:
+def test_another_error_is_no_end():
     with pytest.raises(ClusterError, match="t-0 cannot be read"):
         drained(Consumer([end(5, code=KafkaError.TOPIC_AUTHORIZATION_FAILED)]), p0=2)

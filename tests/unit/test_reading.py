@@ -187,7 +187,7 @@ def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_
     )
 
 
-def test_files_that_cannot_be_read_are_named_by_their_reason() -> None:
+def test_files_that_cannot_be_read_are_named_by_their_reason():
     files = [
         PlannedFile(path=f"/logs/{n}.log", size_bytes=1, modified_ms=0, splits=1, passing=True)
         for n in range(240)

@@ -18,12 +18,12 @@ VALUE = chunk_value(last=9, records=9, bytes=90)
 
 @pytest.mark.parametrize("durable", [True, False], ids=["archive", "snapshot"])
 def test_an_archive_survives_a_power_failure_and_a_snapshot_need_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
-) -> None:
+    tmp_path, monkeypatch, durable
+):
     synced: list[tuple[Path, int]] = []
     really = os.fsync
 
-    def fsync(handle: int) -> None:
+    def fsync(handle):
         path = Path(f"/proc/self/fd/{handle}").readlink()
         name = path.name.partition(".part")[0].rpartition(".")[0]  # before it was renamed
         whole = path.with_name(name) if path.suffix == ".part" else path

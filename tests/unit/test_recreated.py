@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ CLUSTER = cluster_of("far")
 
 
 class Client:
-    def __init__(self, **ids: str | None) -> None:
+    def __init__(self, **ids: str | None):
         self.ids, self.asked = ids, list[set[str]]()
 
     def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
@@ -40,22 +39,22 @@ def chunks(topic_id: str | None = "A") -> Chunks:
     return found
 
 
-def judged(client: Client, held: Chunks, **more: Any) -> module.Incarnations:
-    return judge(client, held, {OWN, LATE}, **more)  # type: ignore[arg-type]
+def judged(client: Client, held: Chunks, **more) -> module.Incarnations:
+    return judge(client, held, {OWN, LATE}, **more)
 
 
-def test_what_is_lost_does_not_count_as_there() -> None:
+def test_what_is_lost_does_not_count_as_there():
     found = judged(Client(t="B"), chunks())
     assert not found.chunks.splits
     [lost] = found.named(resent=True)
     assert lost == RecreatedTopic(topic="t", before="A", now="B", records=10, files=2, resent=True)
 
 
-def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again() -> None:
+def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again():
     lost = judged(Client(t="B"), chunks()).lost
     for policy in ("fail", "resend"):
         each = [FileDecision(OWN, "new", "ship"), FileDecision(LATE, "rest", "ship", begun=True)]
-        left = refuse_late(Decisions(each, {LATE}), lost, policy)  # type: ignore[arg-type]
+        left = refuse_late(Decisions(each, {LATE}), lost, policy)
         if policy == "resend":
             assert (left.left, left.refused) == ([OWN, LATE], {})
         else:
@@ -64,9 +63,7 @@ def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again() ->
 
 
 @pytest.mark.parametrize(("second", "agree"), [("B", True), ("A", False), (None, False)])
-def test_two_connections_must_agree_before_records_are_sent_again(
-    monkeypatch: pytest.MonkeyPatch, second: str | None, agree: bool
-) -> None:
+def test_two_connections_must_agree_before_records_are_sent_again(monkeypatch, second, agree):
     monkeypatch.setattr(module, "_SECOND_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "ClusterAdmin", lambda cluster: Client(t=second))
     found = judged(Client(t="B"), chunks())

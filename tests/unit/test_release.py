@@ -1,7 +1,5 @@
 """What speaks against a release is found before anything is made."""
 
-from __future__ import annotations
-
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +10,7 @@ _ROOT = Path(__file__).parents[2]
 _VERSION = version("shipper")
 
 
-def test_nothing_is_released_that_does_not_fit_together(tmp_path: Path) -> None:
+def test_nothing_is_released_that_does_not_fit_together(tmp_path):
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", _ROOT, clone], check=True)
     (clone / "stray.txt").write_text("")
@@ -29,6 +27,6 @@ def test_nothing_is_released_that_does_not_fit_together(tmp_path: Path) -> None:
     assert release.changes_of(clone / "CHANGELOG.md", _VERSION) == "- It is."
 
 
-def test_the_folder_of_the_tutorials_leaves_a_checkout_clean() -> None:
+def test_the_folder_of_the_tutorials_leaves_a_checkout_clean():
     ignored = ["git", "check-ignore", "-q", "tutorial/config"]
     assert subprocess.run(ignored, cwd=_ROOT, check=False).returncode == 0

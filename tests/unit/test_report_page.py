@@ -24,7 +24,7 @@ class Page(HTMLParser):
     """The page as a list of elements with their text, by section. Fails on tags that do not
     match."""
 
-    def __init__(self, report: RunReport) -> None:
+    def __init__(self, report: RunReport):
         super().__init__()
         self.report, self.html = report, render(report)
         self.tags: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class Page(HTMLParser):
         self.feed(self.html)
         assert self._open == []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
         self.tags[tag] += 1
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
@@ -45,11 +45,11 @@ class Page(HTMLParser):
         if tag in ("td", "th"):
             self.tables[self._section()][-1].append("")
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str):
         opened, _ = self._open.pop()
         assert opened == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data: str):
         for tag, _ in self._open:
             self.texts.setdefault(tag, []).append(data)
         self.texts.setdefault(f"#{self._section()}", []).append(data)
@@ -83,18 +83,18 @@ class Page(HTMLParser):
     params=[one for one in samples.SAMPLES if one is not samples.large],
     ids=lambda sample: sample.__name__,
 )
-def each(request: pytest.FixtureRequest) -> Page:
+def each(request):
     """The page of each sample but `large`, which is more of the same."""
     return Page(request.param())
 
 
 @pytest.fixture(scope="module")
-def large() -> Page:
+def large():
     """The page of 5,000 files and 40 topics."""
     return Page(samples.large())
 
 
-def test_green_run_shows_gates_topics_files_and_steps() -> None:
+def test_green_run_shows_gates_topics_files_and_steps():
     page = Page(samples.shipped())
     gates = {row["Check"]: row for row in page.rows("gates")}
     assert gates["files"]["Expected"] == "at least 12"
@@ -117,7 +117,7 @@ def test_green_run_shows_gates_topics_files_and_steps() -> None:
     assert [row["Status"] for row in page.rows("steps")] == ["✓ succeeded"] * 4
 
 
-def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice() -> None:
+def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice():
     report = samples.nothing_to_do()
     assert report.plan is not None
     report.plan.clusters[0].findings.append(
@@ -133,7 +133,7 @@ def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_n
     assert "replication factor 1" in (found.why or "")
 
 
-def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None:
+def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason():
     page = Page(samples.set_aside())
     assert page.body_class() == "shipped"
     says = (
@@ -153,7 +153,7 @@ def test_sum_shows_what_was_filtered_by_rule_and_quarantined_by_reason() -> None
     assert "quarantine.webquarantine" in [row["Figure"] for row in page.rows("figures")]
 
 
-def test_quarantined_records_are_not_called_delivered() -> None:
+def test_quarantined_records_are_not_called_delivered():
     report = samples.set_aside()
     report.ships[0].topics = [topic for topic in report.ships[0].topics if topic.quarantine]
     report.ships[0].read = 33_650 + 13
@@ -175,9 +175,7 @@ def test_quarantined_records_are_not_called_delivered() -> None:
         ("read_back", "Read-back", "✗ read-back 7 more"),
     ],
 )
-def test_account_marks_the_place_that_disagrees_with_the_others(
-    place: str, column: str, says: str
-) -> None:
+def test_account_marks_the_place_that_disagrees_with_the_others(place, column, says):
     report = samples.set_aside()
     wrong = next(count for count in report.delivery_gates[0].account if count.name == "errors.web")
     setattr(wrong, place, getattr(wrong, place) + 7)
@@ -190,7 +188,7 @@ def test_account_marks_the_place_that_disagrees_with_the_others(
     assert first[column] == "43,034"
 
 
-def test_parked_topic_is_part_of_the_sum_and_comes_first_in_its_tables() -> None:
+def test_parked_topic_is_part_of_the_sum_and_comes_first_in_its_tables():
     page = Page(samples.topic_parked())
     assert page.text("h1") == "Failed while shipping to frankfurt, after 1,221,981 records"
     says = page.text("figcaption")
@@ -203,7 +201,7 @@ def test_parked_topic_is_part_of_the_sum_and_comes_first_in_its_tables() -> None
     assert page.rows("figures")[0]["Parked"] == "2,310"
 
 
-def test_a_run_with_much_in_quarantine_is_not_plainly_green() -> None:
+def test_a_run_with_much_in_quarantine_is_not_plainly_green():
     report = samples.set_aside()
     report.ships[0].quarantined = {"unparseable": report.ships[0].read // 3}
     found = run_view(report)
@@ -211,7 +209,7 @@ def test_a_run_with_much_in_quarantine_is_not_plainly_green() -> None:
     assert any("33 %) went to quarantine" in doubt.text for doubt in found.doubts)
 
 
-def test_window_without_files_is_not_called_complete() -> None:
+def test_window_without_files_is_not_called_complete():
     empty = samples.plan(0)
     empty.clusters[0] = empty.clusters[0].model_copy(update={"left_files": 0, "records_there": 0})
     assert (
@@ -219,7 +217,7 @@ def test_window_without_files_is_not_called_complete() -> None:
     )
 
 
-def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
+def test_closed_source_gate_says_that_nothing_was_sent_and_why():
     page = Page(samples.gate_closed())
     assert page.body_class() == "blocked"
     assert page.text("h1") == "Failed at the source gate: nothing was sent"
@@ -232,7 +230,7 @@ def test_closed_source_gate_says_that_nothing_was_sent_and_why() -> None:
     assert [row["Result"] for row in page.rows("gates")] == ["✗ failed", "! failed", "✓ passed"]
 
 
-def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> None:
+def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open():
     page = Page(samples.ship_failed())
     assert (
         page.text("h1")
@@ -250,7 +248,7 @@ def test_failed_ship_counts_what_the_ledger_holds_and_leaves_the_rest_open() -> 
     assert missing["Missing"] == "12,480"
 
 
-def test_crash_before_the_plan_still_makes_a_page() -> None:
+def test_crash_before_the_plan_still_makes_a_page():
     page = Page(samples.crashed())
     assert page.text("h1") == "Failed before there was a plan"
     assert "did you mean 'status'?" in page.text("#verdict")
@@ -258,12 +256,12 @@ def test_crash_before_the_plan_still_makes_a_page() -> None:
     assert page.tags["svg"] == 0
 
 
-def test_report_that_calls_itself_green_cannot_hide_a_failed_step() -> None:
+def test_report_that_calls_itself_green_cannot_hide_a_failed_step():
     report = samples.ship_failed().model_copy(update={"status": "succeeded", "error": None})
     assert Page(report).body_class() == "failed"
 
 
-def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
+def test_killed_ship_is_named_although_a_later_step_failed_too():
     green = samples.shipped()
     gate = green.delivery_gates[0].model_copy(
         update={"status": "failed", "error": "step ship left no result", "topics": []}
@@ -287,13 +285,13 @@ def test_killed_ship_is_named_although_a_later_step_failed_too() -> None:
         ({"gate_source": None}, "The source gate left no result"),
     ],
 )
-def test_missing_step_turns_green_into_a_doubt(missing: dict[str, object], says: str) -> None:
+def test_missing_step_turns_green_into_a_doubt(missing, says):
     page = Page(samples.shipped().model_copy(update=missing))
     assert page.body_class() == "doubt"
     assert says in page.text("#verdict")
 
 
-def test_figures_that_disagree_turn_green_into_a_doubt() -> None:
+def test_figures_that_disagree_turn_green_into_a_doubt():
     report = samples.shipped()
     ledger = report.delivery_gates[0].topics[0].ledger
     assert ledger is not None
@@ -306,7 +304,7 @@ def test_figures_that_disagree_turn_green_into_a_doubt() -> None:
     assert page.rows("figures")[0]["Figure"] == "logs.web"
 
 
-def test_open_blocking_check_in_a_passed_gate_is_a_doubt() -> None:
+def test_open_blocking_check_in_a_passed_gate_is_a_doubt():
     report = samples.shipped()
     gate = report.gate_source
     assert isinstance(gate, GateResult)
@@ -314,7 +312,7 @@ def test_open_blocking_check_in_a_passed_gate_is_a_doubt() -> None:
     assert "Source: files failed" in Page(report).text("#verdict")
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_stays_text():
     page = Page(samples.hostile())
     assert page.tags["script"] == 0
     assert "<script>alert(" in page.text("#verdict")
@@ -324,14 +322,14 @@ def test_hostile_text_stays_text() -> None:
     page.html.encode()  # a lone surrogate would fail here
 
 
-def test_file_name_with_a_lone_surrogate_can_be_written() -> None:
+def test_file_name_with_a_lone_surrogate_can_be_written():
     report = samples.shipped()
     name = b"caf\xe9.log".decode(errors="surrogateescape")
     report = report.model_copy(update={"error": name, "status": "failed"})
     assert "caf\\udce9.log" in render(report).encode().decode()
 
 
-def test_5000_files_and_40_topics_stay_readable(large: Page) -> None:
+def test_5000_files_and_40_topics_stay_readable(large):
     assert len(large.rows("files")) == 200
     assert "14,800 more rows in report.json." in large.text("#files")
     assert "60 more rows in report.json." in large.text("#left-out")
@@ -340,7 +338,7 @@ def test_5000_files_and_40_topics_stay_readable(large: Page) -> None:
     assert len(large.html) < 500_000
 
 
-def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:
+def test_files_that_do_not_add_up_come_first_then_the_largest():
     report = samples.shipped()
     report.ships[0].files[3].delivered -= 7
     report.ships[0].files[5].records += 1
@@ -351,7 +349,7 @@ def test_files_that_do_not_add_up_come_first_then_the_largest() -> None:
     assert rows[1]["File"].endswith("access-0005.log.gz")
 
 
-def test_page_needs_nothing_but_itself(each: Page) -> None:
+def test_page_needs_nothing_but_itself(each):
     links = [value for _, name, value in each.attributes if name in ("href", "src", "xlink:href")]
     assert all(
         link.startswith(("#", "data:image/svg+xml,")) or link == "report.json" for link in links
@@ -362,14 +360,14 @@ def test_page_needs_nothing_but_itself(each: Page) -> None:
 
 
 @pytest.mark.parametrize(("address", "leads"), [("https://airflow/runs/1", 1), ("javascript:1", 0)])
-def test_a_run_of_airflow_leads_to_its_log(address: str, leads: int) -> None:
+def test_a_run_of_airflow_leads_to_its_log(address, leads):
     report = samples.shipped()
     report.asked = RunRequest(log_url=address)
     links = [value for _, name, value in Page(report).attributes if name == "href"]
     assert links.count(address) == leads
 
 
-def test_links_and_labels_lead_somewhere(each: Page) -> None:
+def test_links_and_labels_lead_somewhere(each):
     ids = Counter(value for _, name, value in each.attributes if name == "id")
     assert max(ids.values()) == 1
     targets = [
@@ -384,7 +382,7 @@ def test_links_and_labels_lead_somewhere(each: Page) -> None:
     assert {*targets, *labels} <= ids.keys()
 
 
-def test_page_is_structured_for_a_screen_reader(each: Page) -> None:
+def test_page_is_structured_for_a_screen_reader(each):
     assert ("html", "lang", "en") in each.attributes
     assert each.tags["h1"] == each.tags["main"] == each.tags["title"] - each.tags["desc"] == 1
     assert each.tags["caption"] == each.tags["table"]
@@ -396,18 +394,18 @@ def test_page_is_structured_for_a_screen_reader(each: Page) -> None:
     )
 
 
-def test_same_report_gives_the_same_page_also_after_json(each: Page) -> None:
+def test_same_report_gives_the_same_page_also_after_json(each):
     assert render(RunReport.model_validate_json(each.report.model_dump_json())) == each.html
 
 
-def test_points_keep_their_sum() -> None:
+def test_points_keep_their_sum():
     points = samples.timeline(240, 9_000_000)
     steps = spans(points)
     assert sum(step.records for step in steps) == sum(point.records for point in points)
     assert all(before.end == after.start for before, after in pairwise(steps))
 
 
-def test_times_are_shown_in_utc() -> None:
+def test_times_are_shown_in_utc():
     report = samples.shipped()
     india = dt.timezone(dt.timedelta(hours=5, minutes=30))
     moved = report.model_copy(
@@ -419,7 +417,7 @@ def test_times_are_shown_in_utc() -> None:
     assert render(moved) == render(report)
 
 
-def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
+def test_what_a_failed_ship_did_not_send_is_not_called_lost():
     report = samples.ship_failed()
     report.ships[1].read = 563_000
     says = Page(report).text("figcaption")
@@ -428,6 +426,6 @@ def test_what_a_failed_ship_did_not_send_is_not_called_lost() -> None:
     assert "not accounted for" not in says
 
 
-def test_every_doubt_of_the_samples_has_a_remedy(each: Page) -> None:
+def test_every_doubt_of_the_samples_has_a_remedy(each):
     for doubt in run_view(each.report).doubts:
         assert doubt.remedy, doubt.text

@@ -1,15 +1,10 @@
 """The published schema of report.json: documented, and true of every report."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from shipper.report.report_schema import report_schema
-from shipper.report.results import RunReport
 from tests.samples import reports as samples
 
 #: `large` is more of the same.
@@ -21,7 +16,7 @@ ALL = [
 
 
 @pytest.fixture(scope="module")
-def validator() -> Any:
+def validator():
     """jsonschema comes with Great Expectations and Airflow; the core does without."""
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.Draft202012Validator.check_schema(report_schema())
@@ -29,13 +24,11 @@ def validator() -> Any:
 
 
 @pytest.mark.parametrize("sample", ALL)
-def test_every_report_is_as_its_schema_says(
-    validator: Any, sample: Callable[[], RunReport]
-) -> None:
+def test_every_report_is_as_its_schema_says(validator, sample):
     validator.validate(json.loads(sample().model_dump_json()))
 
 
-def test_schema_takes_fields_of_a_later_shipper_and_refuses_wrong_types(validator: Any) -> None:
+def test_schema_takes_fields_of_a_later_shipper_and_refuses_wrong_types(validator):
     written = json.loads(samples.shipped().model_dump_json())
     assert validator.is_valid({**written, "new_field": 1})
     assert not validator.is_valid({**written, "ships": [{"cluster": 5}]})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import Command
 
 from shipper.config.retired import RETIRED
 
@@ -15,7 +14,7 @@ _COMMANDS = sorted(name for name in RETIRED if name.startswith("shipper "))
 _KEYS = sorted(name for name in RETIRED if not name.startswith("shipper "))
 
 
-def _pipeline(folder: Path, **more: Any) -> Path:
+def _pipeline(folder: Path, **more) -> Path:
     """Write a configuration. JSON is YAML, on one line."""
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
@@ -31,13 +30,13 @@ def _nested(key: str) -> dict[str, Any]:
     return {first: _nested(rest) if rest else 1}
 
 
-def _place(done: Any) -> tuple[int, str, str, int | None]:
+def _place(done) -> tuple[int, str, str, int | None]:
     [place] = json.loads(done.stdout)["places"]
     return done.returncode, place["code"], place["path"], place["line"]
 
 
 @pytest.mark.parametrize("key", _KEYS)
-def test_a_retired_key_is_refused_at_its_place(key: str, tmp_path: Path, shipper: Command) -> None:
+def test_a_retired_key_is_refused_at_its_place(key, tmp_path, shipper):
     config = _pipeline(tmp_path / "config", **_nested(key))
     validated = shipper("validate", "--no-sql", "--json", "--config", str(config))
     assert _place(validated) == (2, "SHIP-209", key, 1)
@@ -51,7 +50,7 @@ def test_a_retired_key_is_refused_at_its_place(key: str, tmp_path: Path, shipper
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
-def test_a_retired_command_is_refused(command: str, shipper: Command) -> None:
+def test_a_retired_command_is_refused(command, shipper):
     done = shipper(*command.split()[1:], "x", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["code"]) == (2, "SHIP-209")
@@ -60,8 +59,8 @@ def test_a_retired_command_is_refused(command: str, shipper: Command) -> None:
 
 
 def test_a_retired_key_and_option_are_found_wherever_they_are_written(
-    tmp_path: Path, shipper: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, shipper, monkeypatch
+):
     monkeypatch.setitem(RETIRED, "routes.speed", "Use `delivery.rate_limit`.")
     monkeypatch.setitem(RETIRED, "shipper ledger show --all", "Leave it out.")
     routes = [{"topic": "t", "speed": 1}]

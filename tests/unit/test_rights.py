@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 from shipper.config.cluster import Cluster, Ledger
 from shipper.config.pipeline import Pipeline
@@ -16,7 +15,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "secure-a-cluster.md"
 CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})
 
 
-def pipeline(**more: Any) -> Pipeline:
+def pipeline(**more) -> Pipeline:
     fields = {
         "pipeline": "web_access",
         "source": "logs",
@@ -26,7 +25,7 @@ def pipeline(**more: Any) -> Pipeline:
     return Pipeline.model_validate({**fields, **more})
 
 
-def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed() -> None:
+def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed():
     section = _PAGE.read_text().partition("\n## Grant the ACLs\n")[2].partition("\n## ")[0]
     section = section.replace("\\\n", "")
     commands = [shlex.split(line)[1:] for line in section.splitlines() if re.match(r"acl --", line)]
@@ -34,7 +33,7 @@ def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed() -> 
     assert commands == [right.words() for right in rights(pipeline(**gates), CLUSTER)]
 
 
-def test_rights_follow_what_the_pipeline_does() -> None:
+def test_rights_follow_what_the_pipeline_does():
     read_back = {"gates": {"delivery": [{"check": "read_back", "mode": "full"}]}}
     assert "Read" in rights(pipeline(**read_back), CLUSTER)[0].operations
     at_least_once = rights(pipeline(delivery={"guarantee": "at_least_once"}), CLUSTER)
@@ -48,7 +47,7 @@ def test_rights_follow_what_the_pipeline_does() -> None:
     assert [right.name for right in quarantined[:2]] == ["logs.web", "logs.bad"]
 
 
-def test_every_lane_has_an_id_that_the_right_covers() -> None:
+def test_every_lane_has_an_id_that_the_right_covers():
     *_, ids = rights(pipeline(), CLUSTER)
     assert ids.prefixed
     assert transactional_id("web_access", "frankfurt", 127, 127).startswith(ids.name)

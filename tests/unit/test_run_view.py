@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +18,7 @@ from shipper.report.window_records import records_of
 from tests.samples import reports as samples
 
 
-def test_counts_that_disagree_come_before_other_warnings() -> None:
+def test_counts_that_disagree_come_before_other_warnings():
     report = samples.shipped()
     report.delivery_gates[0].account[1].ledger = 5
     told = run_view(report)
@@ -37,11 +36,11 @@ def test_counts_that_disagree_come_before_other_warnings() -> None:
         ("x" * 1000, "x" * (LONGEST - 1) + "…"),
     ],
 )
-def test_one_sentence_is_one_line(text: str, sentence: str) -> None:
+def test_one_sentence_is_one_line(text, sentence):
     assert one_sentence(text) == sentence
 
 
-def test_of_two_clusters_the_one_that_failed_first_is_the_cause() -> None:
+def test_of_two_clusters_the_one_that_failed_first_is_the_cause():
     report = samples.ship_failed()
     singapore = next(ship for ship in report.ships if ship.status == "failed")
     earlier = singapore.finished_at - dt.timedelta(minutes=1)
@@ -60,7 +59,7 @@ def test_of_two_clusters_the_one_that_failed_first_is_the_cause() -> None:
     assert named(run_view(report)) == "singapore"
 
 
-def test_a_closed_gate_is_told_by_its_check_and_the_gates_code() -> None:
+def test_a_closed_gate_is_told_by_its_check_and_the_gates_code():
     report = samples.gate_closed()
     assert report.gate_source is not None
     report.gate_source.error = with_code("closed", GATE_CLOSED["gate_source"])
@@ -77,9 +76,7 @@ def named(told: RunView) -> str | None:
 
 
 @pytest.mark.parametrize(("held", "says"), [(3, "3 records"), (None, "not be asked")])
-def test_a_ship_whose_receipts_are_lost_never_says_that_it_sent_nothing(
-    held: int | None, says: str
-) -> None:
+def test_a_ship_whose_receipts_are_lost_never_says_that_it_sent_nothing(held, says):
     lost = samples.ship({}, are_receipts_lost=True, ledger_records=held)
     assert "0 records sent" not in summary(lost)
     assert says in summary(lost)
@@ -116,7 +113,7 @@ def of_near(what: str) -> RunReport:
     "what",
     ["left out", "let pass", "warned of", "not counted alike", "quarantined", "without a gate"],
 )
-def test_what_is_found_of_one_cluster_colours_that_cluster_alone(what: str) -> None:
+def test_what_is_found_of_one_cluster_colours_that_cluster_alone(what):
     report = of_near(what)
     left = {one.cluster: one.ended for one in records_of(report) if one.ended}
     assert {name: end.state for name, end in left.items()} == {"near": "doubt", "far": "shipped"}
@@ -134,8 +131,8 @@ def test_what_is_found_of_one_cluster_colours_that_cluster_alone(what: str) -> N
     ids=lambda sample: sample.__name__,
 )
 def test_no_sentence_names_the_cluster_that_its_finding_is_of(
-    sample: Callable[[], RunReport],
-) -> None:
+    sample,
+):
     """Whoever shows a finding says of which cluster it is: once."""
     run = run_view(sample())
     for found in (*run.doubts, *run.warnings, *run.notes):

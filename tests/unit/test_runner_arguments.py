@@ -102,9 +102,7 @@ def job(runner: dict[str, Any]) -> Job:
         ),
     ],
 )
-def test_spark_submit_is_told_all_that_executors_need(
-    runner: dict[str, Any], master: str, settings: list[str]
-) -> None:
+def test_spark_submit_is_told_all_that_executors_need(runner, master, settings):
     told = [word for setting in settings for word in ("--conf", setting)]
     client = ["--master", master, "--deploy-mode", "client", "--driver-memory", "2g"]
     assert job(runner | {"spark_submit": SUBMIT}).command() == [
@@ -124,7 +122,7 @@ def test_spark_submit_is_told_all_that_executors_need(
 
 
 @pytest.mark.parametrize("kind", [STANDALONE, YARN, KUBERNETES])
-def test_executors_run_the_archives_python_and_the_driver_its_own(kind: dict[str, Any]) -> None:
+def test_executors_run_the_archives_python_and_the_driver_its_own(kind):
     plain = job(kind | {"python": "/opt/bin/python"}).environment()
     assert (plain["PYSPARK_PYTHON"], plain["PYSPARK_DRIVER_PYTHON"]) == (
         "/opt/bin/python",
@@ -138,8 +136,8 @@ def test_executors_run_the_archives_python_and_the_driver_its_own(kind: dict[str
 
 
 def test_no_secret_of_the_jobs_environment_is_on_its_command_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-1")
     found = job(YARN | {"spark_submit": SUBMIT, "archive": ARCHIVE})
     assert found.environment()["AWS_SECRET_ACCESS_KEY"] == "canary-1"

@@ -21,9 +21,7 @@ from tests.samples.config import pipeline_of
 KEYS = {"access_key": "AK-canary", "secret_key": "SK-canary"}
 
 
-def pipeline(
-    s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more: Any
-) -> Pipeline:
+def pipeline(s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more) -> Pipeline:
     source = {"path": path, **({"s3": s3} if s3 is not None else {})}
     return pipeline_of(source=source, **more)
 
@@ -60,7 +58,7 @@ def pipeline(
         ),
     ],
 )
-def test_hadoop_is_told_what_the_source_says(s3: dict[str, Any], wanted: dict[str, str]) -> None:
+def test_hadoop_is_told_what_the_source_says(s3, wanted):
     assert S3.model_validate(s3).settings() == wanted
 
 
@@ -77,12 +75,12 @@ def test_hadoop_is_told_what_the_source_says(s3: dict[str, Any], wanted: dict[st
         ({"role": "arn:x", "credentials": "anonymous"}, "`role` needs credentials"),
     ],
 )
-def test_contradictions_are_refused(s3: dict[str, Any], says: str) -> None:
+def test_contradictions_are_refused(s3, says):
     with pytest.raises(ValueError, match=says):
         S3.model_validate(s3)
 
 
-def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path: Path) -> None:
+def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path):
     file = write(tmp_path, "x") / "pipelines" / "web.yaml"
     file.write_text(
         file.read_text().replace("http://127.0.0.1:9}", "https://a:never-shown@s3.example}")
@@ -92,12 +90,12 @@ def test_a_password_in_the_endpoint_is_refused_and_not_shown(tmp_path: Path) -> 
     assert "never-shown" not in found
 
 
-def test_s3_without_a_path_in_s3_is_refused() -> None:
+def test_s3_without_a_path_in_s3_is_refused():
     with pytest.raises(ValueError, match=r"begins with s3a://, not for hdfs://n/logs"):
         pipeline({}, path="hdfs://n/logs")
 
 
-def test_keys_are_told_in_memory_alone_and_hide_from_print_and_json() -> None:
+def test_keys_are_told_in_memory_alone_and_hide_from_print_and_json():
     found = pipeline({**KEYS, "session_token": "ST-canary"})
     assert s3a.secrets(found) == {
         "fs.s3a.access.key": "AK-canary",
@@ -129,8 +127,8 @@ def write(folder: Path, secret: str) -> Path:
 
 
 def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     config = write(tmp_path / "config", "${airflow:logs_s3.password}")
     with pytest.raises(
         ConfigError, match=r"web\.yaml:2:\d+: source\.s3\.secret_key: .*logs_s3\.password"
@@ -150,8 +148,8 @@ def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed
 
 
 def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """A key that is sent to a server of the author's choice could be any secret that a reference
     finds."""
     config = write(tmp_path / "config", "canary")
@@ -164,7 +162,7 @@ def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identit
 
 
 @pytest.fixture
-def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def jars(tmp_path, monkeypatch):
     """The cache as it is when they have come."""
     monkeypatch.setenv("SHIPPER_CACHE", str(tmp_path))
     folder = tmp_path / "jars" / f"{s3a.LOCK.stem}-12345678"
@@ -174,7 +172,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_jars_come_for_s3_alone_behind_what_the_class_data_archive_has(jars: Path) -> None:
+def test_jars_come_for_s3_alone_behind_what_the_class_data_archive_has(jars):
     settings = spark_settings(pipeline())
     assert settings["spark.driver.extraClassPath"] == f"{jars}/*"
     assert str(jars) not in settings["spark.jars"], "in one process Spark need copy none"
@@ -194,12 +192,12 @@ def test_jars_come_for_s3_alone_behind_what_the_class_data_archive_has(jars: Pat
         {"spark.driver.extraClassPath": "/usr/lib/hadoop-aws/*"},
     ],
 )
-def test_an_s3a_of_the_users_own_is_left_alone(jars: Path, conf: dict[str, str]) -> None:
+def test_an_s3a_of_the_users_own_is_left_alone(jars, conf):
     settings = spark_settings(pipeline(runner={"conf": conf}))
     assert str(jars) not in str(settings)
 
 
-def test_settings_of_runner_conf_go_before_defaults_and_behind_the_source(jars: Path) -> None:
+def test_settings_of_runner_conf_go_before_defaults_and_behind_the_source(jars):
     conf = {
         "spark.hadoop.fs.s3a.retry.limit": "9",
         "spark.hadoop.fs.s3a.endpoint": "http://other:1",

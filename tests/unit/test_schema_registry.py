@@ -40,16 +40,16 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(schema_registry, "_PAUSES_SECONDS", (0.0, 0.0))
 
 
-def with_field(**field: Any) -> dict[str, Any]:
+def with_field(**field) -> dict[str, Any]:
     return {**SCHEMA, "fields": [*SCHEMA["fields"], field]}
 
 
-def avro(schema: dict[str, Any] = SCHEMA, **more: Any) -> Avro:
+def avro(schema: dict[str, Any] = SCHEMA, **more) -> Avro:
     return Avro.model_validate({"schema": schema, **more})
 
 
 def pipeline(
-    schema: dict[str, Any] = SCHEMA, topics: tuple[str, ...] = ("orders",), **more: Any
+    schema: dict[str, Any] = SCHEMA, topics: tuple[str, ...] = ("orders",), **more
 ) -> Pipeline:
     routes = [{"topic": topic, "when": f"value = '{topic}'"} for topic in topics[:-1]] + [
         {"topic": topics[-1]}
@@ -58,12 +58,12 @@ def pipeline(
     return Pipeline.model_validate({**spec, "records": {"avro": {"schema": schema, **more}}})
 
 
-def cluster(url: str, **more: Any) -> Cluster:
+def cluster(url: str, **more) -> Cluster:
     return cluster_of("local", schema_registry={"url": url, **more})
 
 
 def faults_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave
 ) -> list[str]:
     monkeypatch.chdir(tmp_path)
     for folder, name, text in (
@@ -190,7 +190,7 @@ class _Elsewhere(BaseHTTPRequestHandler):
 
     code, seen = 200, list[str]()
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.seen.append(self.path)
         self.send_response(self.code)
         self.send_header("Location", "/elsewhere")
@@ -198,7 +198,7 @@ class _Elsewhere(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"hi")
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, format: str, *arguments):
         pass
 
 

@@ -30,7 +30,7 @@ def spark_says(line: str) -> RuntimeError:
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
+def test_a_log_line_cannot_write_the_error_of_a_run(line):
     order = SimpleNamespace(pipeline="web", seal=new_seal())
     error = why_failed(ENGINE, spark_says(line), order, superseded=False)
     assert type(error) is DeliveryError
@@ -38,7 +38,7 @@ def test_a_log_line_cannot_write_the_error_of_a_run(line: str) -> None:
     assert not any(word in error.message for word in ("hunter2", "click", "evil"))
 
 
-def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
+def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it():
     order = SimpleNamespace(pipeline="web", seal=new_seal())
     said = 'cluster frankfurt: "x"\nis not there: täglich'
     text = (
@@ -50,11 +50,11 @@ def test_what_a_task_says_arrives_through_whatever_spark_makes_of_it() -> None:
     assert error.message == f"{said} [SHIP-401]"
 
 
-def test_another_orders_seal_is_no_seal() -> None:
+def test_another_orders_seal_is_no_seal():
     assert unseal_error(seal_error(ClusterError("x"), new_seal()), new_seal()) is None
 
 
-def test_only_shippers_errors_are_made_of_a_name() -> None:
+def test_only_shippers_errors_are_made_of_a_name():
     assert type(error_named("LedgerDamaged", "x")) is LedgerDamaged
     assert type(error_named("UsageError", "x")) is UsageError
     for kind in ("annotations", "error_named", "SystemExit", "", None):

@@ -33,7 +33,7 @@ def load(config: Path, text: str) -> Pipeline:
     return load_pipeline(config, "web")
 
 
-def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config: Path) -> None:
+def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config):
     """Also not of what travels to Spark's workers, where it must arrive all the same."""
     (config / "clusters" / "local.yaml").write_text(
         LOCAL + "properties: {sasl.password: hunter2}\n"
@@ -70,7 +70,7 @@ def secret_of(
     return load_cluster(config, "local", leave).property_value("sasl.password")
 
 
-def test_a_secret_comes_from_a_file_that_nobody_else_may_read(config: Path, tmp_path: Path) -> None:
+def test_a_secret_comes_from_a_file_that_nobody_else_may_read(config, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text(" hunter2 \n")
     for mode in (0o600, 0o400):
@@ -96,9 +96,7 @@ def test_a_secret_comes_from_a_file_that_nobody_else_may_read(config: Path, tmp_
         ("${airflow:kafka.password}", "Airflow's tasks look it up"),
     ],
 )
-def test_a_secret_that_is_not_there_is_a_fault_with_its_place(
-    config: Path, reference: str, says: str
-) -> None:
+def test_a_secret_that_is_not_there_is_a_fault_with_its_place(config, reference, says):
     with pytest.raises(
         ConfigError,
         match=rf"^config/clusters/local.yaml:4:18: properties.sasl.password: .*{re.escape(says)}",
@@ -106,9 +104,7 @@ def test_a_secret_that_is_not_there_is_a_fault_with_its_place(
         secret_of(config, reference)
 
 
-def test_a_secret_of_an_airflow_connection_is_given_by_the_task(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_of_an_airflow_connection_is_given_by_the_task(config, monkeypatch):
     monkeypatch.setenv(
         GIVEN_VARIABLE,
         json.dumps({"airflow:kafka.password": "hunter2", "airflow:kafka.extra.ca": "pem"}),
@@ -120,9 +116,7 @@ def test_a_secret_of_an_airflow_connection_is_given_by_the_task(
 @pytest.mark.parametrize(
     "reference", ["${SHIPPER_NOWHERE}", "${file:/nowhere/at/all}", "${airflow:kafka.password}"]
 )
-def test_what_parses_dags_needs_no_secret(
-    config: Path, monkeypatch: pytest.MonkeyPatch, reference: str
-) -> None:
+def test_what_parses_dags_needs_no_secret(config, monkeypatch, reference):
     monkeypatch.delenv("SHIPPER_NOWHERE", raising=False)
     assert secret_of(config, reference, EVERYTHING) is None
     (config / "pipelines" / "web.yaml").write_text(SHORTEST)
@@ -133,7 +127,7 @@ def test_what_parses_dags_needs_no_secret(
         ClusterClient(load_cluster(config, "local", EVERYTHING))
 
 
-def test_references_of_a_pipeline_are_its_own_and_those_of_its_clusters(config: Path) -> None:
+def test_references_of_a_pipeline_are_its_own_and_those_of_its_clusters(config):
     (config / "clusters" / "local.yaml").write_text(
         LOCAL + "properties: {sasl.password: '${A}', ssl.key.pem: '${file:/x}'}\n"
     )
@@ -142,13 +136,13 @@ def test_references_of_a_pipeline_are_its_own_and_those_of_its_clusters(config: 
     assert {str(reference) for reference in references(config, "web")} == {"A", "file:/x", "RUNS"}
 
 
-def test_a_pipeline_refers_to_the_environment_only(config: Path) -> None:
+def test_a_pipeline_refers_to_the_environment_only(config):
     with pytest.raises(ConfigError, match="is for cluster files"):
         load(config, SHORTEST + "runs_uri: ${file:/x}\n")
 
 
 @pytest.mark.parametrize("key", ["source", "runs_uri"])
-def test_an_address_with_a_password_in_it_is_refused_and_not_shown(config: Path, key: str) -> None:
+def test_an_address_with_a_password_in_it_is_refused_and_not_shown(config, key):
     text = SHORTEST if key == "runs_uri" else SHORTEST.replace("source:", "owner:")
     with pytest.raises(ConfigError, match="contains a password") as found:
         load(config, text + f"{key}: sftp://shipper:hunter2@host/logs\n")

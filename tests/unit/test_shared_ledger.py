@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,11 +10,11 @@ from shipper.driver.plan import _refuse_shared_ledgers
 from shipper.errors import ClusterRefuses
 
 
-def asked(name: str, cluster_id: str, topic: str = "_shipper.web") -> Any:
+def asked(name: str, cluster_id: str, topic: str = "_shipper.web"):
     return SimpleNamespace(name=name, ledger_place=(cluster_id, topic))
 
 
-def test_two_names_of_one_cluster_need_two_ledgers() -> None:
+def test_two_names_of_one_cluster_need_two_ledgers():
     with pytest.raises(ClusterRefuses) as refused:
         _refuse_shared_ledgers([asked("main", "a"), asked("far", "b"), asked("pii", "a")])
     assert refused.value.code == "SHIP-411"
@@ -30,5 +29,5 @@ def test_two_names_of_one_cluster_need_two_ledgers() -> None:
         [asked("main", ""), asked("far", "")],  # nobody could ask
     ],
 )
-def test_clusters_that_differ_or_did_not_answer_are_shipped(clusters: list[Any]) -> None:
+def test_clusters_that_differ_or_did_not_answer_are_shipped(clusters):
     _refuse_shared_ledgers(clusters)

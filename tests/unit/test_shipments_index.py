@@ -30,7 +30,7 @@ from tests.samples.shipments import START, World, at, run_report, seconds
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path):
     world = World(tmp_path)
     world.pipeline()
     world.beginning()
@@ -61,14 +61,14 @@ def states(
     return painted
 
 
-def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world: World) -> None:
+def test_a_window_shows_the_worst_of_its_clusters_and_each_cluster_its_own(world):
     world.feed(run_report(0), run_report(1, failed=("far",)))
     assert states(world, 2) == ["shipped", "failed"]
     assert states(world, 2, cluster="near") == ["shipped", "shipped"]
     assert states(world, 2, cluster="far") == ["shipped", "failed"]
 
 
-def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
+def test_a_pipeline_without_a_schedule_misses_nothing(world):
     world.write(
         "pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n"
     )
@@ -76,13 +76,13 @@ def test_a_pipeline_without_a_schedule_misses_nothing(world: World) -> None:
     assert states(world, 5, name="hand") == ["never", "never", "shipped", "never", "never"]
 
 
-def test_a_cluster_that_no_run_was_for_misses_the_window(world: World) -> None:
+def test_a_cluster_that_no_run_was_for_misses_the_window(world):
     world.feed(run_report(0, clusters=("near",), others=("far",)))
     assert states(world, 1, now=9) == ["missing"]
     assert states(world, 1, now=9, cluster="near") == ["shipped"]
 
 
-def test_a_dry_run_leaves_the_window_as_it_was(world: World) -> None:
+def test_a_dry_run_leaves_the_window_as_it_was(world):
     world.feed(run_report(0, failed=("near",)))
     dry = run_report(0, "dry", after=3)
     for part in (dry, dry.plan):
@@ -92,7 +92,7 @@ def test_a_dry_run_leaves_the_window_as_it_was(world: World) -> None:
     assert states(world, 1, now=4) == ["failed"]
 
 
-def test_the_index_is_made_anew_from_the_records_alone(world: World) -> None:
+def test_the_index_is_made_anew_from_the_records_alone(world):
     world.feed(
         run_report(0),
         run_report(1, failed=("far",)),
@@ -111,7 +111,7 @@ def test_the_index_is_made_anew_from_the_records_alone(world: World) -> None:
     )
 
 
-def test_the_platform_says_where_the_index_lies(world: World) -> None:
+def test_the_platform_says_where_the_index_lies(world):
     assert index_path(world.config) == world.index
     world.write("shipper.yaml", "index: /var/lib/shipper/i.sqlite\n")
     assert index_path(world.config) == Path("/var/lib/shipper/i.sqlite")
@@ -120,9 +120,7 @@ def test_the_platform_says_where_the_index_lies(world: World) -> None:
         index_path(world.config)
 
 
-def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world, monkeypatch):
     monkeypatch.setattr("shipper.shipments.feed.runtime.now", lambda: at(33 * 24))
     world.write("shipper.yaml", "keep: 30d\n")
     world.feed(run_report(0), run_report(1, failed=("far",)), run_report(32 * 24))
@@ -134,7 +132,7 @@ def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(
     assert min(start for start, *_ in row["segments"]) >= seconds(24)
 
 
-def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
+def test_a_file_that_is_no_index_is_named_with_the_remedy(world):
     world.index.parent.mkdir(exist_ok=True)
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
     with pytest.raises(
@@ -144,7 +142,7 @@ def test_a_file_that_is_no_index_is_named_with_the_remedy(world: World) -> None:
         world.feed(run_report(0))
 
 
-def test_an_index_of_another_version_is_made_again(world: World) -> None:
+def test_an_index_of_another_version_is_made_again(world):
     world.feed(world.report(0))
     with sqlite3.connect(world.index) as db:
         db.execute("PRAGMA user_version = 1")
@@ -155,7 +153,7 @@ def test_an_index_of_another_version_is_made_again(world: World) -> None:
     assert states(world, 1) == ["shipped"]
 
 
-def test_the_database_of_another_program_stays_as_it_is(world: World) -> None:
+def test_the_database_of_another_program_stays_as_it_is(world):
     world.index.parent.mkdir(exist_ok=True)
     with sqlite3.connect(world.index) as db:
         db.execute("CREATE TABLE dag (dag_id TEXT)")
@@ -165,9 +163,7 @@ def test_the_database_of_another_program_stays_as_it_is(world: World) -> None:
         assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("dag",)]
 
 
-def test_a_look_finds_new_records_and_leaves_old_days_to_the_daily_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_finds_new_records_and_leaves_old_days_to_the_daily_one(world, monkeypatch):
     """Runs on other machines leave their records in runs_uri alone."""
     monkeypatch.setattr("shipper.shipments.feed.runtime.now", lambda: at(49))
     now = seconds(49)
@@ -187,7 +183,7 @@ def test_a_look_finds_new_records_and_leaves_old_days_to_the_daily_one(
     assert look_is_due(world.config, whole + 90_000) is True
 
 
-def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read(world: World) -> None:
+def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read(world):
     world.report(0)
     world.report(1)
     (file,) = world.runs.glob("web/windows/*/20261101T000000Z--*~whole~*")
@@ -197,7 +193,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read(world: Wo
     assert states(world, 2, now=9) == ["missing", "shipped"]
 
 
-def test_a_pipeline_that_is_broken_or_has_not_run_yet_is_known(world: World) -> None:
+def test_a_pipeline_that_is_broken_or_has_not_run_yet_is_known(world):
     world.write("pipelines/broken.yaml", "pipeline: broken\nsource: [\n")
     world.pipeline("new")
     look(world.config)
@@ -218,7 +214,7 @@ def test_a_pipeline_that_is_broken_or_has_not_run_yet_is_known(world: World) -> 
     assert (bool(new.fault), new.cron) == (True, "0 * * * *"), "it stays as it was read last"
 
 
-def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) -> None:
+def test_windows_are_found_by_time_and_neighbours_share_a_segment(world):
     world.feed(*(run_report(hour, failed=("near",) if hour == 5 else ()) for hour in range(8)))
     with Index(world.index) as index:
         row = shown(index, seconds(2), seconds(7), seconds(8))
@@ -233,9 +229,7 @@ def test_windows_are_found_by_time_and_neighbours_share_a_segment(world: World) 
     assert START.timestamp() == seconds(0)
 
 
-def test_no_answer_holds_more_windows_than_its_bound(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_answer_holds_more_windows_than_its_bound(world, monkeypatch):
     """It has the newest of them; of what began before it, windows that reach into it."""
     monkeypatch.setattr("shipper.shipments.grid.MOST_OF_AN_ANSWER", most := 60_000)
     every_minute = (
@@ -253,7 +247,7 @@ def test_no_answer_holds_more_windows_than_its_bound(
         assert many * _FINDING <= most
 
 
-def test_runs_that_end_at_the_same_time_are_all_in_it(world: World) -> None:
+def test_runs_that_end_at_the_same_time_are_all_in_it(world):
     """From the first moment on, in which all of them make the file."""
     for name in (names := [f"stream_{number}" for number in range(5)]):
         world.pipeline(name)
@@ -274,7 +268,7 @@ def context_of(world: World) -> RunContext:
     )
 
 
-def test_what_steps_leave_is_what_it_is_made_from(world: World) -> None:
+def test_what_steps_leave_is_what_it_is_made_from(world):
     report = run_report(0, "r1", failed=("far",))
     context = context_of(world)
     for name, result in (("plan", report.plan), ("gate_source", report.gate_source)):
@@ -290,9 +284,7 @@ def test_what_steps_leave_is_what_it_is_made_from(world: World) -> None:
 @pytest.mark.parametrize(
     ("hours", "under_way", "stands"), [(1.5, [], False), (2.9, [], True), (2.9, [1], False)]
 )
-def test_a_pipeline_whose_schedule_stands_still_is_marked(
-    world: World, hours: float, under_way: list[int], stands: bool
-) -> None:
+def test_a_pipeline_whose_schedule_stands_still_is_marked(world, hours, under_way, stands):
     """Settled windows of an hour follow the one whose run was the last of the schedule."""
     world.beginning()
     file = world.runs / "web" / "schedule.json"

@@ -7,8 +7,6 @@ import time
 from collections.abc import Collection
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,7 +43,7 @@ FOLDER = "20261101T000000Z--20261101T010000Z"
 class Rights:
     """Sees ``pipelines``, and reads the reports of ``reports``."""
 
-    def __init__(self, *pipelines: str, reports: Collection[str] = ()) -> None:
+    def __init__(self, *pipelines: str, reports: Collection[str] = ()):
         self._pipelines, self._reports = pipelines, reports
 
     def pipelines(self) -> Collection[str]:
@@ -56,7 +54,7 @@ class Rights:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path):
     """Two pipelines, each with a failed window, shipped by a second run."""
     world = World(tmp_path)
     for name in ("web", "audit"):
@@ -70,31 +68,29 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def ask(world: World, path: str, rights: Any = None, **query: str) -> tuple[int, Page]:
+def ask(world: World, path: str, rights=None, **query: str) -> tuple[int, Page]:
     found = respond(world.index, path, query, rights or Everything())
     return found.status, Page(found.body)
 
 
-def rows(world: World, rights: Any = None, **query: str) -> list[str]:
+def rows(world: World, rights=None, **query: str) -> list[str]:
     status, page = ask(world, "shipments", rights, end=str(seconds(9)), **query)
     assert status == HTTPStatus.OK
     return page.rows
 
 
-def data_of_window(world: World, hour: int = 0, name: str = "web", run: str | None = None) -> Any:
+def data_of_window(world: World, hour: int = 0, name: str = "web", run: str | None = None):
     with Index(world.index) as index:
         (known,) = [one for one in index.pipelines() if one.pipeline == name]
         return detail(index, known, Window(at(hour), at(hour + 1)), int(time.time()), run)
 
 
-def open_window(
-    world: World, rights: Any = None, window: str = f"web {WINDOW}", **query: str
-) -> Any:
+def open_window(world: World, rights=None, window: str = f"web {WINDOW}", **query: str):
     return ask(world, "shipments", rights, part="panel", window=window, **query)
 
 
 @pytest.mark.parametrize("pipeline", ["audit", "none"])
-def test_of_another_pipeline_not_even_its_name_is_told(world: World, pipeline: str) -> None:
+def test_of_another_pipeline_not_even_its_name_is_told(world, pipeline):
     rights = Rights("web", reports=["web", "audit"])
     asked = [
         open_window(world, rights, f"{pipeline} {WINDOW}"),
@@ -111,7 +107,7 @@ def test_of_another_pipeline_not_even_its_name_is_told(world: World, pipeline: s
     assert (status, page.rows, "you may not see it" in page.text) == (200, ["web"], True)
 
 
-def test_what_a_report_says_is_over_once_a_run_without_a_report_has_shipped(world: World) -> None:
+def test_what_a_report_says_is_over_once_a_run_without_a_report_has_shipped(world):
     """A run that is killed before its report, or whose results somebody has removed."""
     world.report(5, "r1", failed=("far",))
     look(world.config)
@@ -126,7 +122,7 @@ def test_what_a_report_says_is_over_once_a_run_without_a_report_has_shipped(worl
     assert "shipper run web" not in page.text
 
 
-def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
+def test_a_window_tells_its_clusters_runs_and_report(world):
     found = data_of_window(world)
     assert [(one["cluster"], one["state"], one["run_id"]) for one in found["clusters"]] == [
         ("near", "shipped", "r2"),
@@ -149,7 +145,7 @@ def test_a_window_tells_its_clusters_runs_and_report(world: World) -> None:
     assert "Failed while shipping to far; near has everything" in earlier.text
 
 
-def test_a_window_that_a_later_run_shipped_names_that_run(world: World) -> None:
+def test_a_window_that_a_later_run_shipped_names_that_run(world):
     world.feed(run_report(2, "r3", looks_back=2))
     found = data_of_window(world, 1)
     assert [(one["state"], one["by"]) for one in found["clusters"]] == [
@@ -158,7 +154,7 @@ def test_a_window_that_a_later_run_shipped_names_that_run(world: World) -> None:
     assert found["runs"] == []
 
 
-def test_a_report_that_is_gone_is_said_and_the_index_remembers(world: World) -> None:
+def test_a_report_that_is_gone_is_said_and_the_index_remembers(world):
     for file in world.runs.glob("web/*/r2/report.*"):
         file.unlink()
     found = data_of_window(world)
@@ -167,14 +163,14 @@ def test_a_report_that_is_gone_is_said_and_the_index_remembers(world: World) -> 
     assert ask(world, f"report/web/{FOLDER}/r2")[0] == HTTPStatus.NOT_FOUND
 
 
-def test_a_report_is_served_whole_and_may_load_nothing(world: World) -> None:
+def test_a_report_is_served_whole_and_may_load_nothing(world):
     found = respond(world.index, f"report/web/{FOLDER}/r1", {}, Everything())
     assert (found.status, b"Report of r1" in found.body) == (200, True)
     assert "default-src 'none'" in found.headers["Content-Security-Policy"]
     assert "script-src" not in found.headers["Content-Security-Policy"]
 
 
-def test_no_path_leads_out_of_the_runs(world: World) -> None:
+def test_no_path_leads_out_of_the_runs(world):
     (world.runs.parent / "secret").mkdir()
     (world.runs.parent / "secret" / "report.html").write_text("secret")
     (world.runs / "web" / FOLDER / "linked").symlink_to(world.runs.parent / "secret")
@@ -194,7 +190,7 @@ def test_no_path_leads_out_of_the_runs(world: World) -> None:
         assert ask(world, path)[0] in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND), path
 
 
-def test_a_question_that_makes_no_sense_is_refused(world: World) -> None:
+def test_a_question_that_makes_no_sense_is_refused(world):
     for first, last in (
         ("", ""),
         ("yesterday", "1793577600"),
@@ -206,7 +202,7 @@ def test_a_question_that_makes_no_sense_is_refused(world: World) -> None:
     assert open_window(world, window="web never")[0] == HTTPStatus.BAD_REQUEST
 
 
-def test_words_of_an_address_that_make_no_sense_count_as_not_said(world: World) -> None:
+def test_words_of_an_address_that_make_no_sense_count_as_not_said(world):
     for said in ("99999999999999999999", "-1", "x", "0x1"):
         asked = View.of({"start": said, "end": said, "range": said, "sort": said, "show": said})
         assert asked == View()
@@ -218,13 +214,13 @@ def test_words_of_an_address_that_make_no_sense_count_as_not_said(world: World) 
     )
 
 
-def test_without_an_index_the_answer_says_what_to_do(tmp_path: Path) -> None:
+def test_without_an_index_the_answer_says_what_to_do(tmp_path):
     status, page = ask(World(tmp_path), "shipments")
     assert (status, "The Shipments page makes it" in page.text) == (503, True)
     assert not (tmp_path / "runs").exists()
 
 
-def test_rows_are_searched_sorted_and_chosen_by_state(world: World) -> None:
+def test_rows_are_searched_sorted_and_chosen_by_state(world):
     world.pipeline("edge")
     world.beginning("edge", hour=7)
     world.feed(run_report(7, name="edge"))
@@ -242,7 +238,7 @@ def test_rows_are_searched_sorted_and_chosen_by_state(world: World) -> None:
     assert ["aria-current" in one for one in chips] == [True, False, False]
 
 
-def test_a_row_without_windows_in_the_range_leads_to_the_last_one(world: World) -> None:
+def test_a_row_without_windows_in_the_range_leads_to_the_last_one(world):
     """Of a pipeline without a schedule, whose windows nobody expects."""
     world.write(
         "pipelines/hand.yaml", "pipeline: hand\nsource: logs/\ntopic: t\nclusters: [near]\n"
@@ -255,12 +251,12 @@ def test_a_row_without_windows_in_the_range_leads_to_the_last_one(world: World) 
     assert "window=hand%202026-11-01T02:00:00Z/2026-11-01T03:00:00Z" in last["href"]
 
 
-def test_the_last_50_windows_are_as_long_as_the_shortest_ones(world: World) -> None:
+def test_the_last_50_windows_are_as_long_as_the_shortest_ones(world):
     page = ask(world, "shipments", end=str(seconds(100)), range="50w")[1]
     assert page.ids["rows"]["data-start"] == str(seconds(50))
 
 
-def test_names_and_causes_of_others_are_text_on_the_page(world: World) -> None:
+def test_names_and_causes_of_others_are_text_on_the_page(world):
     hostile = "<script>alert(1)</script>\u202e"
     report = run_report(1, "r1", failed=("far",))
     report.error = report.ships[1].error = hostile
@@ -279,7 +275,7 @@ def test_names_and_causes_of_others_are_text_on_the_page(world: World) -> None:
     assert "&lt;script&gt;" in body
 
 
-def data_of_cluster(world: World, rights: Any = None, cluster: str = "near") -> Any:
+def data_of_cluster(world: World, rights=None, cluster: str = "near"):
     with Index(world.index) as index:
         shipping = index.pipelines(rights.pipelines() if rights else None)
         may_read = partial((rights or Everything()).may, "read reports")
@@ -287,11 +283,11 @@ def data_of_cluster(world: World, rights: Any = None, cluster: str = "near") -> 
         return cluster_page(index, cluster, shipping, between, int(time.time()), may_read)
 
 
-def open_cluster(world: World, rights: Any = None, cluster: str = "near") -> tuple[int, Page]:
+def open_cluster(world: World, rights=None, cluster: str = "near") -> tuple[int, Page]:
     return ask(world, "shipments", rights, part="panel", on=cluster, end=str(seconds(24)))
 
 
-def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
+def test_a_clusters_page_adds_up_what_ships_sent_there(world):
     world.feed(run_report(5, "r5", records=20))
     world.feed(run_report(40, "r40", records=1000))
     found = data_of_cluster(world)
@@ -324,7 +320,7 @@ def test_a_clusters_page_adds_up_what_ships_sent_there(world: World) -> None:
     assert [open_cluster(world, cluster="none")[0], open_cluster(world, Rights())[0]] == [404, 404]
 
 
-def test_a_run_that_is_repeated_takes_nothing_away_from_what_arrived(world: World) -> None:
+def test_a_run_that_is_repeated_takes_nothing_away_from_what_arrived(world):
     """A task that is cleared runs again under the run's id, and sends nothing: all is there."""
     before = data_of_cluster(world)
     again = run_report(0, "r2", after=5, records=0)
@@ -341,7 +337,7 @@ def test_a_run_that_is_repeated_takes_nothing_away_from_what_arrived(world: Worl
     }
 
 
-def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(world: World) -> None:
+def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(world):
     again = run_report(0, "r9", after=5, records=2)
     for ship, gate in zip(again.ships, again.delivery_gates, strict=True):
         ship.earlier_wire_bytes, ship.by_earlier_attempts = 100, 5
@@ -361,7 +357,7 @@ def test_a_run_that_sends_the_rest_counts_with_what_its_earlier_attempts_sent(wo
         assert {key: new[key] - old[key] for key in keys} == {key: added[key] for key in keys}
 
 
-def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world: World) -> None:
+def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world):
     now = (time.time() - seconds(0)) / 3600
     world.begin(9, "dead", now - 1 / 6, "audit")
     world.begin(9, "alive", now - 1 / 60, "audit")
@@ -370,7 +366,7 @@ def test_a_window_is_on_its_way_once_however_many_runs_of_it_died(world: World) 
     ]
 
 
-def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: World) -> None:
+def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world):
     world.begin(9, "now", (time.time() - seconds(0)) / 3600 - 1 / 60, "audit")
     under_way(world, 9)
     found = data_of_window(world, 9, "audit")
@@ -406,7 +402,7 @@ def test_what_is_under_way_is_in_the_window_and_on_the_clusters_page(world: Worl
     assert data_of_window(world, 9, "audit")["begun"][0]["ships"] == []
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: World) -> None:
+def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world):
     for path in ("shipments", "page.css", "page.js"):
         found = respond(world.index, path, {}, Everything())
         policy = found.headers["Content-Security-Policy"]
@@ -419,21 +415,21 @@ def test_the_page_loads_nothing_from_elsewhere_and_runs_nothing_inline(world: Wo
     assert len(found.body) <= 20_000, "the script stays small"
 
 
-def test_no_failure_is_too_small_to_be_seen() -> None:
+def test_no_failure_is_too_small_to_be_seen():
     """1,440 windows in 720 units: each column shows the worst of its windows."""
     hours = [[at, 3600, 1, FAILED if at == 3600 * 77 else 0] for at in range(0, 3600 * 1440, 3600)]
     lines, marks = picture(hours, 0, 3600 * 1440)
     assert (dict(lines)["failed"], marks) == ("M38 11h2", [])
 
 
-def test_a_shorter_window_lies_above_a_longer_one() -> None:
+def test_a_shorter_window_lies_above_a_longer_one():
     lines, marks = picture([[0, 36_000, 1, FAILED], [3600, 3600, 1, 0]], 0, 36_000)
     assert dict(lines) == {"failed": "M0 11h72M144 11h575", "shipped": "M72 16.5h71"}
     assert [one.sign for one in marks] == ["✗"]
 
 
-def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(world: World) -> None:
-    def row(name: str) -> tuple[bool, int]:
+def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(world):
+    def row(name):
         query = {"end": str(seconds(9)), "pipeline": name}
         page = Page(
             respond(world.index, "shipments", query, Everything(), config_dir=world.config).body
@@ -451,7 +447,7 @@ def test_a_pipeline_whose_file_is_gone_is_retired_without_a_word_to_the_index(wo
     assert row("web")[0] is False, "a broken file is there"
 
 
-def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> None:
+def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world):
     asked = {
         "id": "fix-1",
         "reason": "a header was wrong",
@@ -480,7 +476,7 @@ def test_a_replay_stays_with_its_pipeline_when_that_is_renamed(world: World) -> 
     assert ask(world, "shipments", Rights("audit"), **replay_of)[0] == HTTPStatus.FORBIDDEN
 
 
-def test_a_replay_stands_below_its_pipeline(tmp_path: Path) -> None:
+def test_a_replay_stands_below_its_pipeline(tmp_path):
     window = (seconds(0), seconds(1), "shipped")
     bad = (seconds(0), seconds(1), "failed")
     invented_index(
@@ -492,9 +488,7 @@ def test_a_replay_stands_below_its_pipeline(tmp_path: Path) -> None:
     assert Page(found.body).rows == ["web", "web.replay.fix", "a"]
 
 
-def test_a_row_of_very_many_windows_names_those_that_are_not_plainly_shipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_very_many_windows_names_those_that_are_not_plainly_shipped(tmp_path, monkeypatch):
     monkeypatch.setattr("shipper.shipments.app._MOST_NAMED", 3)
     states = ["shipped", "failed", "shipped", "late"]
     windows = [(seconds(i), seconds(i + 1), state) for i, state in enumerate(states)]
@@ -505,7 +499,7 @@ def test_a_row_of_very_many_windows_names_those_that_are_not_plainly_shipped(
     assert [state for *_, state in found] == ["shipped", "failed", "shipped"]
 
 
-def test_who_may_not_read_reports_learns_no_more_than_the_states(world: World) -> None:
+def test_who_may_not_read_reports_learns_no_more_than_the_states(world):
     world.feed(world.report(1, "r1", failed=("far",)))
     window = "web 2026-11-01T01:00:00Z/2026-11-01T02:00:00Z"
     status, page = open_window(world, Rights("web"), window)
@@ -516,8 +510,8 @@ def test_who_may_not_read_reports_learns_no_more_than_the_states(world: World) -
 
 
 def test_a_broken_and_a_new_pipeline_have_rows_and_former_names_lead_to_the_present_one(
-    world: World,
-) -> None:
+    world,
+):
     world.write("pipelines/broken.yaml", "pipeline: broken\nsource: [\n")
     web = world.config / "pipelines" / "web.yaml"
     world.write(
@@ -538,7 +532,7 @@ def test_a_broken_and_a_new_pipeline_have_rows_and_former_names_lead_to_the_pres
     assert ask(world, f"report/web/{FOLDER}/r1")[0] == HTTPStatus.OK
 
 
-def test_a_window_in_trouble_says_of_each_cluster_what_became_of_it(world: World) -> None:
+def test_a_window_in_trouble_says_of_each_cluster_what_became_of_it(world):
     """One has everything; the ship to the other failed and is tried again."""
     now = dt.datetime.now(dt.UTC)
     hour = int((now - at(0)) / dt.timedelta(hours=1))

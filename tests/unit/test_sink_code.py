@@ -27,13 +27,13 @@ ORDER = SimpleNamespace(seal="0123")
 class Shipped:
     """In the place of what ships a task's batches."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.tasks: list[int] = []
 
     def __call__(
         self,
         order: ShipOrder,
-        cluster: Any,
+        cluster,
         batches: Iterator[Any],
         task: int,
         attempt: int,
@@ -44,7 +44,7 @@ class Shipped:
 
 
 @pytest.fixture
-def shipped(monkeypatch: pytest.MonkeyPatch) -> Shipped:
+def shipped(monkeypatch):
     context = SimpleNamespace(
         partitionId=lambda: 3, taskAttemptId=lambda: 8, attemptNumber=lambda: 0
     )
@@ -61,7 +61,7 @@ def run(digest: str) -> list[str]:
     return receipts
 
 
-def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped: Shipped) -> None:
+def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped):
     with pytest.raises(task.TaskError) as caught:
         run("another shipper")
     assert shipped.tasks == []
@@ -70,12 +70,12 @@ def test_a_task_of_another_shipper_sends_nothing_and_says_why(shipped: Shipped) 
     assert "SHIP-806" in told.message
 
 
-def test_a_task_of_the_same_shipper_ships(shipped: Shipped) -> None:
+def test_a_task_of_the_same_shipper_ships(shipped):
     assert len(run(orders.code_digest())) == 1
     assert shipped.tasks == [3]
 
 
-def test_every_module_of_shipper_that_a_task_imports_is_in_the_digest() -> None:
+def test_every_module_of_shipper_that_a_task_imports_is_in_the_digest():
     """A module outside of the digest could differ between driver and task, and nobody would
     notice."""
     program = (

@@ -11,7 +11,7 @@ from in_process import Command
 HOURLY, DAILY = '"0 * * * *"', '"@daily"'
 
 
-def write(config: Path, schedule: str | None, path: str, more: str = "") -> None:
+def write(config: Path, schedule: str | None, path: str, more: str = ""):
     source = f"{{path: '{path}'{more}}}" if more else f"'{path}'"
     (config / "pipelines" / "web.yaml").write_text(
         f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [local]\n"
@@ -35,9 +35,7 @@ def warnings(shipper: Command, config: Path) -> list[str]:
         ("logs/{window_end:%j}/", "%Y"),
     ],
 )
-def test_a_folder_whose_name_comes_again_is_a_warning(
-    shipper: Command, config: Path, path: str, missing: str
-) -> None:
+def test_a_folder_whose_name_comes_again_is_a_warning(shipper, config, path, missing):
     for schedule in (None, DAILY):
         write(config, schedule, path)
         [said] = warnings(shipper, config)
@@ -61,8 +59,8 @@ def test_a_folder_whose_name_comes_again_is_a_warning(
     ],
 )
 def test_a_folder_that_several_windows_of_the_schedule_read_is_a_warning(
-    shipper: Command, config: Path, schedule: str, path: str, shared: str
-) -> None:
+    shipper, config, schedule, path, shared
+):
     write(config, schedule, path)
     [said] = warnings(shipper, config)
     assert f" both have {shared}. " in said
@@ -83,23 +81,19 @@ def test_a_folder_that_several_windows_of_the_schedule_read_is_a_warning(
         (HOURLY, "logs/{window_end:%Y/%m/%d/%H}/"),
     ],
 )
-def test_a_pattern_that_fits_is_not_warned_of(
-    shipper: Command, config: Path, schedule: str | None, path: str
-) -> None:
+def test_a_pattern_that_fits_is_not_warned_of(shipper, config, schedule, path):
     write(config, schedule, path)
     assert warnings(shipper, config) == []
 
 
 @pytest.mark.parametrize("path", ["logs/$(date +%F)/", "logs/`date`/", "C:\\\\logs\\\\"])
-def test_a_path_for_a_shell_or_for_windows_is_a_warning(
-    shipper: Command, config: Path, path: str
-) -> None:
+def test_a_path_for_a_shell_or_for_windows_is_a_warning(shipper, config, path):
     write(config, None, path)
     [said] = warnings(shipper, config)
     assert "web.yaml:2:9: source: " in said
 
 
-def test_strict_makes_an_exit_code_of_a_warning(shipper: Command, config: Path) -> None:
+def test_strict_makes_an_exit_code_of_a_warning(shipper, config):
     asked = ("validate", "--no-sql", "--config", str(config))
     write(config, HOURLY, "logs/{window_start:%Y/%m/%d}/")
     assert shipper(*asked).returncode == 0

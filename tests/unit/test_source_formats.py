@@ -30,7 +30,7 @@ SKIPPABLE = b"\x51\x2a\x4d\x18\x03\0\0\0abc"
 SHORTEST = {"pipeline": "web", "topic": "logs.web", "clusters": ["c"]}
 
 
-def pipeline(source: dict[str, Any] | None = None, **more: Any) -> Pipeline:
+def pipeline(source: dict[str, Any] | None = None, **more) -> Pipeline:
     return Pipeline.model_validate(
         {**SHORTEST, "source": {"path": "logs", **(source or {})}, **more}
     )
@@ -238,7 +238,7 @@ def test_of_made_records_the_bytes_are_compared_with_what_the_reader_made_and_th
         assert bool(says) == bool(file.problem)
 
 
-def test_zeros_behind_packed_content_are_noted_with_the_file_that_has_the_most() -> None:
+def test_zeros_behind_packed_content_are_noted_with_the_file_that_has_the_most():
     files = [
         PlannedFile(path=f"/l/{name}.gz", size_bytes=500, modified_ms=0, splits=1, format="gzip")
         for name in "ab"

@@ -11,7 +11,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
 
 
-def pipeline(conf: dict[str, str] | None = None, **more: Any) -> Pipeline:
+def pipeline(conf: dict[str, str] | None = None, **more) -> Pipeline:
     base: dict[str, Any] = {
         "pipeline": "web_access",
         "source": "/x",
@@ -32,16 +32,14 @@ def pipeline(conf: dict[str, str] | None = None, **more: Any) -> Pipeline:
         ("spark.sql.some.setting.of.tomorrow", "1"),
     ],
 )
-def test_a_setting_that_may_change_what_a_line_becomes_is_part_of_the_transform(
-    key: str, value: str
-) -> None:
+def test_a_setting_that_may_change_what_a_line_becomes_is_part_of_the_transform(key, value):
     assert pipeline({key: value}).transform_digest() != pipeline().transform_digest()
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [*SQL_DEFAULTS.items(), ("spark.sql.ansi.enabled", "TRUE")]
 )
-def test_a_default_that_is_written_out_changes_nothing(key: str, value: str) -> None:
+def test_a_default_that_is_written_out_changes_nothing(key, value):
     assert pipeline({key: value}).transform_digest() == pipeline().transform_digest()
 
 
@@ -66,6 +64,6 @@ def test_a_default_that_is_written_out_changes_nothing(key: str, value: str) -> 
         ("speculation", "begin with 'spark.'"),
     ],
 )
-def test_what_drops_lines_or_opens_the_environment_is_refused(key: str, why: str) -> None:
+def test_what_drops_lines_or_opens_the_environment_is_refused(key, why):
     with pytest.raises(ValidationError, match=why):
         pipeline({key: "1"})

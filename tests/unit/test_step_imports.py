@@ -1,8 +1,6 @@
 """What each step of a run imports before it does anything: a process of its own pays for that each
 time."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -26,7 +24,7 @@ for step in {[*_MOST]}:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> dict[str, list[str]]:
+def loaded():
     said = subprocess.run(
         [sys.executable, "-c", _STEPS], capture_output=True, text=True, check=True
     ).stdout
@@ -34,9 +32,7 @@ def loaded() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("step", _MOST)
-def test_a_step_imports_no_more_than_it_needs_to_begin(
-    loaded: dict[str, list[str]], step: str
-) -> None:
+def test_a_step_imports_no_more_than_it_needs_to_begin(loaded, step):
     """`run` stands for the report. Spark, Great Expectations and Arrow come when there is something
     to read or to judge."""
     assert [name for name in loaded[step] if name in _HEAVY] == []

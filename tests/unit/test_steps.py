@@ -6,11 +6,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,7 +31,7 @@ WINDOW = Window(START, START + dt.timedelta(hours=1))
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> RunContext:
+def context(tmp_path):
     pipeline = pipeline_of(clusters=["near"])
     cluster = cluster_of("near")
     return RunContext(
@@ -78,8 +76,8 @@ def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime
 @pytest.mark.parametrize("point", range(1, 8))
 @pytest.mark.parametrize("pauses", ["the earlier", "the earlier, and is killed", "the later"])
 def test_the_later_attempts_result_holds_wherever_either_was_paused(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, earlier: str, point: int, pauses: str
-) -> None:
+    context, monkeypatch, earlier, point, pauses
+):
     """One attempt is paused before each of its accesses to the folder in turn, while the other one
     writes its result."""
     folder, calls = context.folder, 0
@@ -95,7 +93,7 @@ def test_the_later_attempts_result_holds_wherever_either_was_paused(
         if hasattr(RunFolder, name)
     }
 
-    def paused(name: str, *arguments: Any) -> Any:
+    def paused(name, *arguments):
         nonlocal calls
         calls += 1
         if calls == point:
@@ -123,9 +121,7 @@ def test_the_later_attempts_result_holds_wherever_either_was_paused(
         )
 
 
-def test_an_attempt_whose_clock_is_behind_is_the_later_one_all_the_same(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attempt_whose_clock_is_behind_is_the_later_one_all_the_same(context, monkeypatch):
     tomorrow = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
     context.folder.write("ship.near", shipped(context, tomorrow, "failed", "no broker answers"))
     monkeypatch.setattr("shipper.driver.ship.ship", woke_up_to_succeed)
@@ -134,9 +130,7 @@ def test_an_attempt_whose_clock_is_behind_is_the_later_one_all_the_same(
 
 
 @pytest.mark.parametrize("ship", [superseded_within, superseded_before])
-def test_without_a_later_one_its_own_failure_is_the_result(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, ship: Callable[..., StepResult]
-) -> None:
+def test_without_a_later_one_its_own_failure_is_the_result(context, monkeypatch, ship):
     monkeypatch.setattr("shipper.driver.ship.ship", ship)
     assert steps.run_step(context, SHIP, "near") == 1
     found = context.folder.find("ship.near", ShipResult)
@@ -152,9 +146,9 @@ def test_without_a_later_one_its_own_failure_is_the_result(
     ],
 )
 def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, step: str, cluster: str | None, says: str
-) -> None:
-    def stop(*_: object) -> PlanResult:
+    context, monkeypatch, step, cluster, says
+):
+    def stop(*_):
         raise Stopped(signal.SIGTERM)
 
     monkeypatch.setattr(f"shipper.driver.{step}.{step}", stop)
@@ -164,13 +158,11 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
     assert f"stopped by SIGTERM. {says}" in left.read_text()
 
 
-def test_a_report_that_was_stopped_says_what_became_of_the_run(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_was_stopped_says_what_became_of_the_run(context, monkeypatch):
     context.folder.write("ship.near", shipped(context, START, "succeeded"))
     report, begun = steps.report, iter((True, False))
 
-    def stop_once(context: RunContext, started_at: dt.datetime) -> RunReport:
+    def stop_once(context, started_at):
         if next(begun):
             raise Stopped(signal.SIGINT)
         return report(context, started_at)
@@ -185,11 +177,11 @@ def test_a_report_that_was_stopped_says_what_became_of_the_run(
 
 
 def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    context, monkeypatch, capsys
+):
     tried: list[str] = []
 
-    def planned(context: RunContext, started_at: dt.datetime) -> PlanResult:
+    def planned(context, started_at):
         clusters = [
             ClusterPlan(cluster="gone", findings=[fail("no broker answers")]),
             ClusterPlan(cluster="near"),
@@ -202,7 +194,7 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
             clusters=clusters,
         )
 
-    def ship(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+    def ship(context, cluster, started_at):
         tried.append(cluster)
         raise Superseded("a later run took over")
 
@@ -230,12 +222,10 @@ def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_th
         ([ClusterRefuses("wrong password"), ClusterError("no broker answers")], False),
     ],
 )
-def test_a_plan_is_retried_if_a_cluster_may_be_well_later(
-    context: RunContext, monkeypatch: pytest.MonkeyPatch, errors: list[ClusterError], final: bool
-) -> None:
+def test_a_plan_is_retried_if_a_cluster_may_be_well_later(context, monkeypatch, errors, final):
     told = dict(zip(("near", "far"), errors, strict=False))
 
-    def refuse(cluster: plan_step.AskedCluster) -> None:
+    def refuse(cluster):
         raise told[cluster.name]
 
     monkeypatch.setattr(plan_step.AskedCluster, "_ask", refuse)
@@ -253,8 +243,8 @@ def test_a_plan_is_retried_if_a_cluster_may_be_well_later(
 
 
 def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(
-    context: RunContext,
-) -> None:
+    context,
+):
     """Whoever reads report.json would take a failed run for a good one."""
     times = {"started_at": START, "finished_at": START}
     context.folder.write("plan", PlanResult(**context.common("plan"), **times, source="logs"))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -30,7 +29,7 @@ except Stopped as stopped:
 
 
 @pytest.fixture(autouse=True)
-def signals_heard() -> Iterator[None]:
+def signals_heard():
     """A shell starts what it runs in the background with SIGINT ignored, `nohup` with SIGHUP, and
     processes pass that on."""
     before = {
@@ -59,7 +58,7 @@ def waits(
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> None:
+def test_each_signal_unwinds_the_stack_and_is_named(signum):
     child = waits()
     child.send_signal(signum)
     said, _ = child.communicate()
@@ -70,7 +69,7 @@ def test_each_signal_unwinds_the_stack_and_is_named(signum: signal.Signals) -> N
     assert exit_code(child.returncode) == 128 + signum
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
+def test_what_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         child = waits()
@@ -83,7 +82,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
     assert exit_code(child.wait()) == 143
 
 
-def test_a_second_term_does_not_tear_the_unwinding_down() -> None:
+def test_a_second_term_does_not_tear_the_unwinding_down():
     child = waits(then="time.sleep(0.3); print('released', flush=True)")
     child.send_signal(signal.SIGTERM)
     assert child.stdout is not None
@@ -93,13 +92,13 @@ def test_a_second_term_does_not_tear_the_unwinding_down() -> None:
     assert said == "released\n"
 
 
-def test_unwinding_that_hangs_ends_with_the_time_given() -> None:
+def test_unwinding_that_hangs_ends_with_the_time_given():
     child = waits(limit=0.2, then="time.sleep(600)")
     child.send_signal(signal.SIGTERM)
     assert exit_code(child.wait()) == 143
 
 
-def test_an_orphan_stops() -> None:
+def test_an_orphan_stops():
     parent = subprocess.Popen(["sleep", "600"])
     me = ProcessId.of(parent.pid)
     child = waits(**{PARENT: f"{me.pid} {me.started}"})
@@ -109,7 +108,7 @@ def test_an_orphan_stops() -> None:
     assert said.startswith("stopped, because the process that had started it ended. ")
 
 
-def test_a_parent_that_cannot_be_seen_from_here_is_not_waited_for() -> None:
+def test_a_parent_that_cannot_be_seen_from_here_is_not_waited_for():
     child = waits(**{PARENT: f"{os.getpid()} not-this-one"})
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.5)

@@ -24,15 +24,13 @@ from tests.samples.config import cluster_of
 class Coordinator:
     """Takes ``seconds`` for each id, on a clock of its own, and no longer than it is given."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float):
         self.now, self.fenced, self._seconds = 0.0, list[str](), seconds
         monkeypatch.setattr(takeover, "runtime", runtime_with(monotonic=lambda: self.now))
         monkeypatch.setattr(takeover, "_FENCE_AT_ONCE", 1)
         monkeypatch.setattr(transaction, "fence", self.fence)
 
-    def fence(
-        self, settings: Any, transactional_id: str, topic: str, ends: Callable[[], float]
-    ) -> None:
+    def fence(self, settings, transactional_id: str, topic: str, ends: Callable[[], float]):
         left = ends() - self.now
         self.now += min(left, self._seconds)
         if left < self._seconds:
@@ -46,8 +44,8 @@ def fences() -> takeover.Fences:
 
 
 def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """128 tasks x 128 lanes of one run made every later one fail for lack of time."""
     coordinator = Coordinator(monkeypatch, seconds=40.0)
     ids = [f"web.near.{task}.{lane}" for task in range(40) for lane in range(50)]
@@ -55,7 +53,7 @@ def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(
     assert coordinator.fenced == ids
 
 
-def test_a_lane_that_is_not_fenced_in_its_minute_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_that_is_not_fenced_in_its_minute_is_named(monkeypatch):
     Coordinator(monkeypatch, seconds=70.0)
     with pytest.raises(
         ClusterError,
@@ -67,27 +65,27 @@ def test_a_lane_that_is_not_fenced_in_its_minute_is_named(monkeypatch: pytest.Mo
 class Noting:
     """In the place of the fences: who was fenced, and which generation was the latest then."""
 
-    def __init__(self, ledger: LedgerLog) -> None:
+    def __init__(self, ledger: LedgerLog):
         self.ledger, self.fenced = ledger, list[tuple[int, str]]()
 
-    def close(self, transactional_id: str, until: Any) -> None:
+    def close(self, transactional_id: str, until):
         self.fenced.append((self.ledger.look(CONTROL_NOW).generation, transactional_id))
 
-    def discard(self) -> None:
+    def discard(self):
         pass
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
 def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours_is_written(
-    compacted: bool,
-) -> None:
+    compacted,
+):
     """Another run announces itself between our reading and our writing, and has more lanes.
     Compaction may come at any moment; with one key for all announcements our own would then hide
     the other's (found by model/takeover.pml: ONE_KEY)."""
     log: Any = MemoryLog()
     cluster = cluster_of("near")
 
-    def opened() -> LedgerLog:
+    def opened():
         return LedgerLog(log, cluster, "web")
 
     takeover.announce(opened(), Generation("first", 1, 1))
@@ -97,13 +95,13 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     ours = opened()
     write = ours.write_control
 
-    def write_and_compact(records: Any) -> Any:
+    def write_and_compact(records):
         written = write(records)
         if compacted:
             log.compact(SimpleNamespace(random=lambda: 1.0))
         return written
 
-    ours.write_control = write_and_compact  # type: ignore[method-assign]
+    ours.write_control = write_and_compact
     fences: Any = Noting(opened())
     settings: Any = SimpleNamespace(transactional=True)
     fenced = takeover.fence_earlier_runs(
@@ -115,7 +113,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     assert len(fenced.earlier) == 2
 
 
-def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over() -> None:
+def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over():
     """The lane of an earlier run is alive until it is fenced, and may have the right to ship until
     then."""
     log: Any = MemoryLog()
@@ -126,7 +124,7 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
     )
 
     class CommitsUntilItIsFenced(Noting):
-        def close(self, transactional_id: str, until: Any) -> None:
+        def close(self, transactional_id, until):
             log.append("ledger", CHUNKS, [committed])
 
     takeover.announce(LedgerLog(log, cluster, "web"), Generation("first", 1, 1))

@@ -32,7 +32,7 @@ class Cluster(FilledTopics):
         counts_bytes: bool = False,
         commits: Callable[[Chunk], bool] = lambda chunk: True,
         quarantine: bool = True,
-    ) -> None:
+    ):
         """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with
         them if ``ends``, and then the reader says ``sizes``: the bytes that it took from the file,
         and those of the lines."""
@@ -63,7 +63,7 @@ class Cluster(FilledTopics):
             quarantine=QuarantineOrder("q", 100) if quarantine else None,
         )
 
-        def submit(chunks: list[Chunk]) -> None:
+        def submit(chunks: list[Chunk]):
             for chunk in filter(commits, chunks):
                 self.commit(chunk)
 
@@ -74,7 +74,7 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run() -> None:
+def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run():
     """Spark closes the stream when Java fails, and Arrow takes that for the end."""
     lines = [b"one", b"two", b"three", b"four"]
     cluster = Cluster()
@@ -85,7 +85,7 @@ def test_a_split_whose_stream_was_cut_off_is_finished_by_the_next_run() -> None:
     assert cluster.topics == {"t": lines}
 
 
-def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_more() -> None:
+def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_more():
     """Its time has aged beyond the topic's bounds meanwhile, say. Without a quarantine such a run
     could never finish the file."""
     lines = [b"one", b"two", b"three", b"four"]
@@ -99,7 +99,7 @@ def test_a_record_that_is_there_fails_no_later_run_that_would_not_send_it_any_mo
     assert cluster.chunks().splits[SPLIT].complete
 
 
-def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before() -> None:
+def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_before():
     """The first run sends line 0 to quarantine, and dies before that. The topic's own chunk may
     then not have the key of line 0."""
     lines = [b"zero", b"one", b"two"]
@@ -132,15 +132,15 @@ def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_befor
     ],
 )
 def test_the_end_of_a_split_says_how_many_bytes_of_the_file_it_accounts_for(
-    lines: list[bytes], sizes: tuple[int, int] | None, counts_bytes: bool, read: int | None
-) -> None:
+    lines, sizes, counts_bytes, read
+):
     cluster = Cluster()
     cluster.ship(lines, sizes=sizes, counts_bytes=counts_bytes)
     state = cluster.chunks().splits[SPLIT]
     assert (state.complete, state.end, state.read) == (True, len(lines), read)
 
 
-def test_a_split_of_which_the_task_saw_other_bytes_than_the_reader_made_has_no_end() -> None:
+def test_a_split_of_which_the_task_saw_other_bytes_than_the_reader_made_has_no_end():
     """Of a packed file only the reader knows what it unpacked."""
     cluster = Cluster()
     cluster.ship([b"abc"], sizes=(4, 9))

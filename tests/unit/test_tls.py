@@ -31,7 +31,7 @@ def listener(certificate: Certified, client_ca: Path | None = None) -> Iterator[
         context.verify_mode = ssl.CERT_REQUIRED
     server = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
+    def serve():
         while True:
             try:
                 raw, _ = server.accept()
@@ -54,7 +54,7 @@ def listener(certificate: Certified, client_ca: Path | None = None) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
@@ -62,9 +62,7 @@ def settings(authority: Authority, **more: str) -> dict[str, str]:
     return {"security.protocol": "ssl", "ssl.ca.location": str(authority.certificate), **more}
 
 
-def test_each_wrong_certificate_is_named_with_what_to_do(
-    authority: Authority, tmp_path: Path
-) -> None:
+def test_each_wrong_certificate_is_named_with_what_to_do(authority, tmp_path):
     expired = authority.issue("expired", ends=dt.timedelta(days=-1))
     with listener(expired) as port, pytest.raises(HandshakeFailed, match="has expired") as caught:
         handshake(settings(authority), "127.0.0.1", port, 10)
@@ -88,7 +86,7 @@ def test_each_wrong_certificate_is_named_with_what_to_do(
         )
 
 
-def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) -> None:
+def test_a_port_without_tls_is_told_and_is_not_for_ever(authority):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(HandshakeFailed, match="does not answer a TLS handshake") as caught:
@@ -97,7 +95,7 @@ def test_a_port_without_tls_is_told_and_is_not_for_ever(authority: Authority) ->
         assert why_refused(settings(authority), f"127.0.0.1:{port}", 0.2) is None
 
 
-def test_a_listener_that_takes_another_mechanism_or_none_is_told_from_a_wrong_password() -> None:
+def test_a_listener_that_takes_another_mechanism_or_none_is_told_from_a_wrong_password():
     said = (
         "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's "
         "supported mechanisms: {} (after 2ms in state X)"

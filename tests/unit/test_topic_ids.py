@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 import pytest
 
@@ -19,7 +19,7 @@ class Cluster:
     """Scripted cluster. A look answers with ``says``, and waits at ``gate``, both as they were when
     the look began."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.says = Looked(ids={"t": "A", "u": "U"})
         self.looks: list[set[str]] = []
         self.gate = threading.Event()
@@ -42,14 +42,14 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(monkeypatch):
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(module, "_SHORT_PATIENCE_SECONDS", 0.05)
     return Cluster()
 
 
 @pytest.fixture
-def watch(cluster: Cluster) -> Iterator[TopicIdWatch]:
+def watch(cluster):
     found = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=5)
     yield found
     cluster.gate.set()
@@ -60,9 +60,7 @@ def in_time() -> float:
     return time.monotonic() + 30
 
 
-def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
+def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(cluster, watch):
     cluster.gate.clear()
     questions = [watch.ask({"t"}) for _ in range(50)]
     time.sleep(0.1)
@@ -75,9 +73,7 @@ def test_lanes_that_wait_share_a_look_and_few_are_under_way_at_once(
     assert len(cluster.looks) < 20
 
 
-def test_a_fault_is_asked_again_until_somebody_answers(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
+def test_a_fault_is_asked_again_until_somebody_answers(cluster, watch):
     cluster.says = Looked(faults={"t": "no broker"})
     question = watch.ask({"t"})
     wait_until(lambda: len(cluster.looks) > 2)
@@ -85,7 +81,7 @@ def test_a_fault_is_asked_again_until_somebody_answers(
     assert watch.wait_for(question, in_time) == {"t": "A"}
 
 
-def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster: Cluster) -> None:
+def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluster):
     watch = TopicIdWatch(cluster, {"t": "A"}, patience_seconds=0.5)
     cluster.says = Looked(faults={"t": "no broker"})
     began = time.monotonic()
@@ -98,7 +94,7 @@ def test_nobody_waits_for_ever_and_after_the_first_time_only_for_a_moment(cluste
     watch.close()
 
 
-def test_who_may_not_see_a_topic_is_not_waited_for(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_who_may_not_see_a_topic_is_not_waited_for(cluster, watch):
     cluster.says = Looked(refused={"t": "an ACL forbids it", "v": "an ACL forbids it"})
     began = time.monotonic()
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
@@ -107,16 +103,14 @@ def test_who_may_not_see_a_topic_is_not_waited_for(cluster: Cluster, watch: Topi
     assert watch.why("v") == "an ACL forbids it"
 
 
-def test_the_lanes_deadline_ends_the_waiting(cluster: Cluster, watch: TopicIdWatch) -> None:
+def test_the_lanes_deadline_ends_the_waiting(cluster, watch):
     cluster.gate.clear()
     soon = time.monotonic() + 0.2
     with pytest.raises(KafkaFault, match="_TIMED_OUT"):
         watch.wait_for(watch.ask({"t"}), lambda: soon)
 
 
-def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(
-    cluster: Cluster, watch: TopicIdWatch
-) -> None:
+def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(cluster, watch):
     cluster.gate.clear()
     question = watch.ask({"t"})
     threading.Timer(0.1, watch.close).start()
@@ -124,8 +118,8 @@ def test_a_watch_that_is_closed_answers_nothing_and_holds_up_nobody(
     assert watch.wait_for(watch.ask({"t"}), in_time) == {}
 
 
-def test_a_look_that_raises_harms_no_lane(cluster: Cluster) -> None:
-    def broken(topics: Collection[str], timeout_seconds: float) -> Looked:
+def test_a_look_that_raises_harms_no_lane(cluster):
+    def broken(topics, timeout_seconds):
         raise RuntimeError("a fault of ours")
 
     watch = TopicIdWatch(broken, {"t": "A"}, patience_seconds=0.2)

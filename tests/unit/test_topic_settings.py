@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import Any
 
 import pytest
 
@@ -86,7 +85,7 @@ def test_a_record_may_wait_for_its_topic_and_is_still_taken_then():
     )
 
 
-def pipeline(**more: Any) -> Pipeline:
+def pipeline(**more) -> Pipeline:
     spec = {
         "pipeline": "a",
         "source": "logs/{window_start:%Y/%m/%d}/",

@@ -7,8 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-import pytest
-
 from shipper.kafka import topics as module
 from shipper.kafka.limits import DEFAULT_LIMIT_BYTES, TopicLimit, TopicLimits
 from shipper.kafka.topics import Topics, TopicState
@@ -20,7 +18,7 @@ ALL = (0, 1, 2, 3)
 class Cluster:
     """``says``: topic → what a lookup answers from now on; an exception is raised."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.says: dict[str, TopicState] = {}
         self.fails: Exception | None = None
         self.looks = 0
@@ -42,7 +40,7 @@ class Cluster:
             topics.stop(5)
 
 
-def look_again(cluster: Cluster, topics: Topics) -> None:
+def look_again(cluster: Cluster, topics: Topics):
     """A refresh takes 5 s; a topic that is blocked is looked at at once."""
     topics.block("t", "")
     before = cluster.looks
@@ -50,7 +48,7 @@ def look_again(cluster: Cluster, topics: Topics) -> None:
     topics.delivered("t")
 
 
-def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added() -> None:
+def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added():
     cluster = Cluster()
     cluster.says["t"] = TopicState((0, 1, 3), existing=ALL)
     with cluster.topics() as topics:
@@ -72,9 +70,7 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
         assert topics.why_unusable("t", 1) == "partition 1 has no leader"
 
 
-def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was_made_anew() -> (
-    None
-):
+def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was_made_anew():
     cluster = Cluster()
     cluster.says["t"] = TopicState(ALL, existing=ALL)
     with cluster.topics() as topics:
@@ -89,7 +85,7 @@ def test_a_file_goes_on_where_the_ledger_says_that_it_began_unless_the_topic_was
         assert [topics.sticky_partition("t", sequence, 3) for sequence in range(3)] == [0, 1, 0]
 
 
-def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known() -> None:
+def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known():
     cluster = Cluster()
     away = TopicState(reason="timed out waiting for the controller", answered=False)
     cluster.says |= {"t": TopicState((0, 1), existing=(0, 1)), "new": away}
@@ -105,7 +101,7 @@ def test_a_lookup_that_nobody_answers_is_no_news_of_a_topic_that_is_known() -> N
         assert topics.why_unusable("t") == "deleted"
 
 
-def test_a_probe_that_comes_back_unsent_lets_another_one_go() -> None:
+def test_a_probe_that_comes_back_unsent_lets_another_one_go():
     cluster = Cluster()
     cluster.says["t"] = TopicState((0,), existing=(0,))
     with cluster.topics() as topics:
@@ -117,13 +113,11 @@ def test_a_probe_that_comes_back_unsent_lets_another_one_go() -> None:
         assert topics.probe("t")
 
 
-def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit() -> (
-    None
-):
+def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit():
     there = {"a": 10_000, "b": 20_000}
     asked: list[list[str]] = []
 
-    def ask(topics: Collection[str]) -> Mapping[str, TopicLimit]:
+    def ask(topics):
         asked.append(sorted(topics))
         return {topic: TopicLimit(there[topic]) for topic in topics if topic in there}
 
@@ -143,7 +137,7 @@ def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_
     assert limits.limit("a").max_bytes == 4_000
 
 
-def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() -> None:
+def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted():
     cluster = Cluster()
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)
     with cluster.topics() as topics:
@@ -162,8 +156,8 @@ def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted() 
 
 
 def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.1)
     cluster = Cluster()
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)

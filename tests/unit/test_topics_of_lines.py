@@ -1,7 +1,6 @@
 """Which topics a line of a log may choose, and which nobody may write records to."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ HEAD = (
 
 
 @pytest.fixture
-def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def faults(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config"
     (config / "pipelines").mkdir(parents=True)
@@ -26,7 +25,7 @@ def faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         "cluster: other\nbootstrap: h:1\nledger: {topic: 'audit.{pipeline}'}\n"
     )
 
-    def found(more: str) -> list[str]:
+    def found(more):
         """By `shipper run` and by what Airflow parses: the same."""
         (config / "pipelines" / "web.yaml").write_text(HEAD + more)
         of_one: list[str] = []

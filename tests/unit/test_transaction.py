@@ -32,7 +32,7 @@ def _sources() -> Iterator[Path]:
         yield from (_ROOT / folder).rglob("*.py")
 
 
-def test_only_one_module_begins_and_commits_transactions() -> None:
+def test_only_one_module_begins_and_commits_transactions():
     users = {
         str(path.relative_to(_ROOT))
         for path in _sources()
@@ -54,7 +54,7 @@ class Scripted:
     made: list[Scripted]
     events: list[str]
 
-    def __init__(self, settings: LaneSettings, transactional_id: str) -> None:
+    def __init__(self, settings: LaneSettings, transactional_id: str):
         self.sent = SentBytes(1, 1)
         self.lost = False
         self.made.append(self)
@@ -62,30 +62,30 @@ class Scripted:
     def count_sent(self) -> SentBytes:
         return self.sent
 
-    def connect(self, until: Until, topic: str) -> None:
+    def connect(self, until: Until, topic: str):
         self.events.append("connect")
 
-    def init(self, until: Until) -> None:
+    def init(self, until: Until):
         self.events.append("init")
 
     def lost_connection(self) -> bool:
         return self.lost
 
-    def begin(self) -> None:
+    def begin(self):
         self.events.append("begin")
 
-    def commit(self, until: Until) -> None:
+    def commit(self, until: Until):
         self.events.append("commit")
 
-    def abort(self, until: Until) -> None:
+    def abort(self, until: Until):
         self.events.append("abort")
 
-    def discard(self) -> None:
+    def discard(self):
         self.events.append("discard")
 
 
 @pytest.fixture
-def producers(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+def producers(monkeypatch):
     class Here(Scripted):
         pass
 
@@ -102,7 +102,7 @@ def noting(producers: type[Scripted]) -> RightToShip[None]:
     return RightToShip(lambda: producers.events.append("read"))
 
 
-def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[Scripted]) -> None:
+def test_a_producer_that_lost_a_connection_begins_nothing_more(producers):
     transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
     transactions.commit(soon)
@@ -113,8 +113,8 @@ def test_a_producer_that_lost_a_connection_begins_nothing_more(producers: type[S
 
 
 def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
-    producers: type[Scripted],
-) -> None:
+    producers,
+):
     transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
     with pytest.raises(KafkaFault, match="_STATE"):
@@ -123,13 +123,11 @@ def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
     assert producers.events[-2:] == ["abort", "discard"]
 
 
-def test_a_transaction_that_may_be_committed_is_not_aborted(
-    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transaction_that_may_be_committed_is_not_aborted(producers, monkeypatch):
     transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
 
-    def commit(until: Until) -> None:
+    def commit(until):
         raise KafkaFault("_TIMED_OUT", "no answer")
 
     monkeypatch.setattr(producers.made[0], "commit", commit)
@@ -139,15 +137,13 @@ def test_a_transaction_that_may_be_committed_is_not_aborted(
     assert "abort" not in producers.events
 
 
-def test_opening_is_tried_again_but_not_for_what_no_retry_mends(
-    producers: type[Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opening_is_tried_again_but_not_for_what_no_retry_mends(producers, monkeypatch):
     faults = [
         KafkaFault("COORDINATOR_NOT_AVAILABLE", "moving"),
         KafkaFault("INVALID_TRANSACTION_TIMEOUT", "too long"),
     ]
 
-    def init(self: Scripted, until: Until) -> None:
+    def init(self, until):
         raise faults.pop(0)
 
     monkeypatch.setattr(producers, "init", init)

@@ -24,7 +24,7 @@ KEY = "0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("pipelines", "clusters"):
         (tmp_path / "config" / folder).mkdir(parents=True)
@@ -35,7 +35,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("config")
 
 
-def faults_of(text: str, **leave: Any) -> list[str]:
+def faults_of(text: str, **leave) -> list[str]:
     Path("config/pipelines/web.yaml").write_text(text)
     return [
         str(fault).removeprefix("config/pipelines/web.yaml:")
@@ -43,7 +43,7 @@ def faults_of(text: str, **leave: Any) -> list[str]:
     ]
 
 
-def pipeline(**more: Any) -> Pipeline:
+def pipeline(**more) -> Pipeline:
     base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["local", "far"]}
     return Pipeline.model_validate(
         {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
@@ -131,7 +131,7 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
 # Replays
 
 
-def asked(**more: Any) -> Replay:
+def asked(**more) -> Replay:
     hour = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
     return Replay.model_validate(
         {
@@ -218,6 +218,6 @@ def test_files_that_are_named_by_hand_lie_where_the_platform_lets_pipelines_read
 
 
 @pytest.mark.parametrize("path", ["hdfs://n/logs/.snapshot/s1/a.log", "s3a://logs/a//b.log"])
-def test_a_named_file_that_a_source_may_not_have_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_named_file_that_a_source_may_not_have_is_refused(tmp_path, path):
     with pytest.raises(UsageError, match="SHIP-101"):
         named_files(tmp_path, [path])

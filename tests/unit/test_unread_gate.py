@@ -39,9 +39,7 @@ def gated(tmp_path: Path, *, passing: bool, on_unreadable: str = "skip_and_fail"
 
 
 @pytest.mark.parametrize(("passing", "kind"), [(True, SourceUnreachable), (False, SourceError)])
-def test_a_window_of_which_no_byte_can_be_read_closes_the_source_gate(
-    tmp_path: Path, passing: bool, kind: type[SourceError]
-) -> None:
+def test_a_window_of_which_no_byte_can_be_read_closes_the_source_gate(tmp_path, passing, kind):
     with pytest.raises(kind, match="another protection") as caught:
         gated(tmp_path, passing=passing)
     assert type(caught.value) is kind
@@ -57,12 +55,12 @@ def test_a_window_of_which_no_byte_can_be_read_closes_the_source_gate(
     ],
 )
 def test_a_window_of_nothing_but_empty_files_is_judged(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sizes: tuple[int, ...],
-    when_empty: str,
-    status: str,
-) -> None:
+    tmp_path,
+    monkeypatch,
+    sizes,
+    when_empty,
+    status,
+):
     pipeline = pipeline_of(
         clusters=["near"],
         source={"path": "/logs/", "when_empty": when_empty},
@@ -80,7 +78,7 @@ def test_a_window_of_nothing_but_empty_files_is_judged(
     assert gate_source(context, START).status == status
 
 
-def test_files_that_the_ship_quarantines_close_no_gate(tmp_path: Path) -> None:
+def test_files_that_the_ship_quarantines_close_no_gate(tmp_path):
     assert gated(tmp_path, passing=False, on_unreadable="quarantine") == "skipped"
     with pytest.raises(SourceUnreachable):
         gated(tmp_path, passing=True, on_unreadable="quarantine")

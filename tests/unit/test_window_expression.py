@@ -1,12 +1,8 @@
 """The forms in which a person may name a window, and how the commands say what a form meant."""
 
-from __future__ import annotations
-
 import datetime as dt
-from pathlib import Path
 
 import pytest
-from in_process import Command
 
 from shipper.cli.run_options import new_job
 from shipper.errors import WindowError
@@ -37,7 +33,7 @@ NOW = dt.datetime(2026, 11, 1, 12, 34, 56, 789, tzinfo=dt.UTC)
         ("last 7 days", "2026-10-25T00:00:00Z/2026-11-01T00:00:00Z"),
     ],
 )
-def test_each_form_names_its_window(text: str, window: str) -> None:
+def test_each_form_names_its_window(text, window):
     assert str(parse_expression(text, now=NOW)) == window
 
 
@@ -88,7 +84,7 @@ def test_each_form_names_its_window(text: str, window: str) -> None:
         ),
     ],
 )
-def test_days_and_hours_are_those_of_the_zone(zone: str, now: str, text: str, window: str) -> None:
+def test_days_and_hours_are_those_of_the_zone(zone, now, text, window):
     moment = dt.datetime.fromisoformat(now).replace(tzinfo=dt.UTC)
     assert str(parse_expression(text, zone, moment)) == window
 
@@ -123,13 +119,13 @@ def test_days_and_hours_are_those_of_the_zone(zone: str, now: str, text: str, wi
         ("last 9999999 days", "START/END"),
     ],
 )
-def test_what_names_no_window_is_refused_with_what_does(text: str, says: str) -> None:
+def test_what_names_no_window_is_refused_with_what_does(text, says):
     with pytest.raises(WindowError, match=says):
         parse_expression(text, now=NOW)
 
 
 @pytest.fixture
-def pipeline(config: Path) -> Path:
+def pipeline(config):
     """A configuration with the pipeline `web`, scheduled by the clock of Kolkata."""
     (config / "pipelines" / "web.yaml").write_text(
         "pipeline: web\nschedule: {cron: '@hourly', timezone: Asia/Kolkata}\nsource: logs\n"
@@ -138,16 +134,14 @@ def pipeline(config: Path) -> Path:
     return config
 
 
-def test_a_relative_window_is_that_of_the_schedules_clock(pipeline: Path) -> None:
+def test_a_relative_window_is_that_of_the_schedules_clock(pipeline):
     job = new_job("web", "yesterday", pipeline, (), RunRequest())
     assert (job.window.start.hour, job.window.start.minute) == (18, 30)
     assert job.window.end - job.window.start == dt.timedelta(days=1)
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "preview", "replay", "ledger show"])
-def test_every_command_takes_every_form_and_says_what_it_meant(
-    pipeline: Path, shipper: Command, command: str
-) -> None:
+def test_every_command_takes_every_form_and_says_what_it_meant(pipeline, shipper, command):
     (pipeline / "shipper.yaml").write_text("allow: {sources: [logs]}\n")
     refused = {  # each is refused for another reason, once its window is known
         "plan": ("--scheduled", "--reship"),
@@ -157,7 +151,7 @@ def test_every_command_takes_every_form_and_says_what_it_meant(
         "ledger show": ("--cluster", "none"),
     }
 
-    def said(window: str) -> str:
+    def said(window):
         done = shipper(
             *f"{command} web --window".split(),
             window,

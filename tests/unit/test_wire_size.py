@@ -22,7 +22,7 @@ def chunk(values: Sequence[bytes]) -> Chunk:
     return Chunk("t", values, sum(map(len, values)), b"k", lambda *_: b"v", "c")
 
 
-def test_records_that_do_not_compress_as_the_sample_did_are_known() -> None:
+def test_records_that_do_not_compress_as_the_sample_did_are_known():
     wire = WireSize("zstd")
     noisy, text = wire.estimate(chunk(NOISY), 0, 3_000), wire.estimate(chunk(TEXT), 0, 3_000)
     assert 200_000 < noisy < 330_000
@@ -30,7 +30,7 @@ def test_records_that_do_not_compress_as_the_sample_did_are_known() -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_slice_is_cut_until_it_fits_wherever_the_content_changes(compression: str) -> None:
+def test_a_slice_is_cut_until_it_fits_wherever_the_content_changes(compression):
     wire, mixed = WireSize(compression), chunk([*TEXT, *NOISY])
     parts = list(BatchSlice(mixed, 0, 6_000).cut(20_000, wire))
     assert [part.first for part in parts[1:]] == [part.end for part in parts[:-1]]
@@ -40,7 +40,7 @@ def test_a_slice_is_cut_until_it_fits_wherever_the_content_changes(compression: 
     assert [part.end - part.first for part in one] == [1, 1, 1], "a record is not cut"
 
 
-def test_estimates_that_are_wrong_by_one_factor_are_corrected_by_it_and_no_more() -> None:
+def test_estimates_that_are_wrong_by_one_factor_are_corrected_by_it_and_no_more():
     wire = WireSize("zstd")
     for _ in range(50):
         wire.learn(10_000, 11_000)

@@ -10,14 +10,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from in_process import Command
 
 from shipper.config.replay_request import Replay
 from shipper.errors import StepResultError, UsageError
@@ -44,7 +42,7 @@ class SaysNothing(LocalFileSystem):
 
     protocol = "says-nothing"
 
-    def mv(self, path1: str, path2: str, **options: Any) -> None:
+    def mv(self, path1: str, path2: str, **options):
         if not Path(path2).exists():
             Path(path1).rename(path2)
 
@@ -54,7 +52,7 @@ class Refuses(LocalFileSystem):
 
     protocol = "refuses"
 
-    def mv(self, path1: str, path2: str, **options: Any) -> None:
+    def mv(self, path1: str, path2: str, **options):
         if Path(path2).exists():
             raise OSError(f"cannot rename {path1} to {path2}")
         Path(path1).rename(path2)
@@ -65,7 +63,7 @@ class Keeps(SaysNothing):
 
     protocol = "keeps"
 
-    def rm_file(self, path: str) -> None:
+    def rm_file(self, path: str):
         pass
 
 
@@ -75,7 +73,7 @@ class Full(LocalFileSystem):
     protocol = "full"
     room = 0
 
-    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+    def pipe_file(self, path: str, value: bytes, **options):
         room, Full.room = Full.room, max(0, Full.room - len(value))
         with suppress(FileExistsError):
             Path(path).touch(exist_ok=False)
@@ -89,25 +87,23 @@ for kind in (SaysNothing, Refuses, Keeps, Full):
 
 
 @pytest.mark.parametrize("protocol", ["file", "says-nothing", "refuses"])
-def test_a_later_result_replaces_the_one_before_it(tmp_path: Path, protocol: str) -> None:
+def test_a_later_result_replaces_the_one_before_it(tmp_path, protocol):
     for text in ("failed\n", "succeeded\n"):
         write_whole(f"{protocol}://{tmp_path}/run/plan.json", text)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["plan.json"]
     assert (tmp_path / "run" / "plan.json").read_text() == "succeeded\n"
 
 
-def test_a_result_that_cannot_replace_the_one_before_it_is_an_error(tmp_path: Path) -> None:
+def test_a_result_that_cannot_replace_the_one_before_it_is_an_error(tmp_path):
     write_whole(f"keeps://{tmp_path}/run/plan.json", "failed\n")
     with pytest.raises(OSError, match="cannot be replaced"):
         write_whole(f"keeps://{tmp_path}/run/plan.json", "succeeded\n")
 
 
-def test_a_local_disk_that_is_full_leaves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_disk_that_is_full_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     write_whole(str(tmp_path / "plan.json"), "before")
 
-    def full(handle: int) -> None:
+    def full(handle):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("os.fsync", full)
@@ -120,14 +116,14 @@ _NOW = dt.datetime(2026, 11, 1, 7, tzinfo=dt.UTC)
 _WINDOW = Window(_NOW - dt.timedelta(hours=1), _NOW)
 
 
-def _identity(runs: str) -> None:
+def _identity(runs: str):
     folder, log = LedgerFolder(runs, "web", "c"), MemoryLog()
     LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False).remember(
         "r1", "now"
     )
 
 
-def _store(runs: str, kind: str) -> None:
+def _store(runs: str, kind: str):
     folder = LedgerFolder(runs, "web", "c")
     record = LogRecord(
         0,
@@ -141,7 +137,7 @@ def _store(runs: str, kind: str) -> None:
     )
 
 
-def _result(runs: str) -> None:
+def _result(runs: str):
     folder = RunFolder(runs, "web", _WINDOW, "r1")
     folder.write(
         "gate_source",
@@ -152,7 +148,7 @@ def _result(runs: str) -> None:
     )  # fmt: skip
 
 
-def _told(runs: str) -> None:
+def _told(runs: str):
     Told(runs, "web").add("late", [_WINDOW], _NOW, "why")
 
 
@@ -171,8 +167,8 @@ KEPT: dict[str, Callable[[str], object]] = {
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1))
 def test_a_disk_that_fills_up_at_any_byte_leaves_no_cut_file_and_no_part(
-    tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
-) -> None:
+    tmp_path_factory, kind, share
+):
     folder = tmp_path_factory.mktemp("runs")
     Full.room = whole = 1_000_000
     KEPT[kind](f"full://{folder}/whole")
@@ -193,18 +189,18 @@ def test_a_disk_that_fills_up_at_any_byte_leaves_no_cut_file_and_no_part(
 
 
 def test_a_disk_that_fills_up_during_a_run_is_the_cause_and_claims_nothing_of_what_was_sent(
-    config: Path, tmp_path: Path, shipper: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    config, tmp_path, shipper, monkeypatch
+):
     (config / "pipelines" / "web.yaml").write_text(
         "pipeline: web\nsource: logs\ntopic: t\nclusters: [local]\n"
         f"runs_uri: full://{tmp_path}/runs\n"
     )
 
     class FillsUp:
-        def __init__(self, *_: object, **__: object) -> None:
+        def __init__(self, *_, **__):
             Full.room = 0
 
-        def wait(self) -> int:
+        def wait(self):
             return 1
 
     Full.room = 1_000_000
@@ -216,7 +212,7 @@ def test_a_disk_that_fills_up_during_a_run_is_the_cause_and_claims_nothing_of_wh
     assert "Nothing was sent" not in done.stderr
 
 
-def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path: Path) -> None:
+def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path):
     there, link = tmp_path / "there", tmp_path / "link"
     there.write_text("mine")
     link.symlink_to(there)
@@ -233,7 +229,7 @@ def test_an_output_file_replaces_nothing_unless_it_is_forced(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "link", "there"]
 
 
-def test_an_output_file_makes_its_folder(tmp_path: Path) -> None:
+def test_an_output_file_makes_its_folder(tmp_path):
     with output_file(path := tmp_path / "new" / "folder" / "out") as part:
         part.write_text("ours")
     assert path.read_text() == "ours"
@@ -241,10 +237,10 @@ def test_an_output_file_makes_its_folder(tmp_path: Path) -> None:
         raise AssertionError("refused before anything is done")
 
 
-def test_an_output_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_an_output_file_that_came_meanwhile_is_left_alone(tmp_path):
     path = tmp_path / "out"
 
-    def write() -> None:
+    def write():
         with output_file(path) as part:
             part.write_text("ours")
             path.write_text("theirs")
@@ -254,7 +250,7 @@ def test_an_output_file_that_came_meanwhile_is_left_alone(tmp_path: Path) -> Non
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("out", "theirs")]
 
 
-def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_written_into(tmp_path):
     reading, writing = os.pipe()
     link = tmp_path / "stdout"
     link.symlink_to(f"/proc/self/fd/{writing}")
@@ -270,11 +266,11 @@ def test_what_is_no_regular_file_is_written_into(tmp_path: Path) -> None:
     assert null.is_char_device()
 
 
-def test_an_output_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_output_that_fails_leaves_what_was_there(tmp_path):
     path = tmp_path / "out"
     path.write_text("before")
 
-    def write() -> None:
+    def write():
         with output_file(path, force=True) as part:
             part.write_text("half")
             raise OSError(errno.ENOSPC, "full")
@@ -285,11 +281,11 @@ def test_an_output_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_an_empty_identity_is_written_anew_only_if_the_ledger_holds_something(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     folder, log = LedgerFolder(str(tmp_path), "web", "c"), MemoryLog()
 
-    def identity() -> LedgerIdentity:
+    def identity():
         return LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False)
 
     identity().remember("r1", "now")
