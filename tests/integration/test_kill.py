@@ -129,7 +129,7 @@ class Kills:
     """Ships that are killed, one after the other. When everything is there and kills are left,
     there are more files to ship."""
 
-    FILES, LINES = 8, 60_000
+    FILES, LINES = 8, 30_000
 
     def __init__(self, world: World, rng: random.Random):
         self.world = world
@@ -189,7 +189,7 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     world = World(tmp_path, kafka.bootstrap)
     # So slow that a ship takes some ten seconds: without a limit, most kills would come when
     # everything is there.
-    small_steps(world, delivery={"rate_limit": "600kB/s"})
+    small_steps(world, delivery={"rate_limit": "300kB/s"})
     kills = Kills(world, random.Random(seed))
     try:
         kills.fire(wanted)

@@ -138,6 +138,7 @@ def test_what_logrotate_does_sends_each_line_once(world):
     verified(world)
 
 
+@pytest.mark.long
 def test_a_file_is_recognised_whatever_a_transform_makes_of_it(world):
     path = world.write_log("a.log", log_lines("a", 100))
     world.report()

@@ -79,6 +79,7 @@ CASES: list[tuple[str, FileId, Chunks, LookedInto | None, dict[str, Any]]] = [
     ("rest", OLD, ledger(OLD, end=False, spark="4.1"), None, {}),
     ("rest", OLD, KNOWN_IN_PART, None, {}),
     ("same", NEW, ledger(OLD), like(OLD), {}),
+    ("same", NEW, ledger(OLD, digest="other"), like(OLD), {}),
     ("torn", GROWN, ledger(OLD), like(OLD, whole=False, ends_line=False), CONTINUE),
     ("grown", GROWN, ledger(OLD), like(OLD, whole=False), {"on_replaced": "continue"}),
     ("grown", GROWN_AND_RENAMED, ledger(OLD), like(OLD, whole=False), {"on_replaced": "continue"}),
