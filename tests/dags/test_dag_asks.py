@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from dag_world import bag_of, told
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 FIVE, SIX = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (5, 6))
-Gate = Callable[[], tuple[Any, dict[str, Any], list[dict[str, Any]]]]
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from shipper_tools import release
 from shipper_tools.dev.airflow import Airflow
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from tests.integration.committed import read_committed
+from tests.samples.config import cluster_of
 
 pytestmark = [
     pytest.mark.airflow,
@@ -209,7 +209,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(installed, kafka, tmp_path
     for hour in (6, 7):
         (logs / f"{hour:02}").mkdir(parents=True)
         (logs / f"{hour:02}" / "a.log").write_text("".join(f"{hour} {n}\n" for n in range(500)))
-    cluster = Cluster.model_validate({"cluster": "near", "bootstrap": kafka.bootstrap})
+    cluster = cluster_of("near", bootstrap=kafka.bootstrap)
     ClusterClient(cluster).create_topics({"logs": 2, "copies": 1})
     # Nothing of the environment that this test runs in, and a folder without a clone.
     environment = {

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from tests import warm
 from tests.integration.committed import read_committed
 from tests.integration.world import WINDOW, World
+from tests.samples.config import cluster_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -162,7 +162,7 @@ def test_an_example_ships_its_samples_as_its_readme_says(example, tmp_path, kafk
     run = next(words for words in commands(example) if words[1] == "run")
     (topics,) = (words[3:] for words in commands(example) if words[1:3] == ["dev", "topic"])
     assert sorted(topics) == sorted(expected)
-    cluster = Cluster.model_validate({"cluster": "local", "bootstrap": kafka.bootstrap})
+    cluster = cluster_of("local", bootstrap=kafka.bootstrap)
     ClusterClient(cluster).create_topics(dict.fromkeys(topics, 2), replication_factor=1)
     done = warm.run([*run, "--json", "--config", str(folder / "config")], environment)
     assert done.returncode == 0, done.stderr[-4000:]

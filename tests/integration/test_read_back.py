@@ -10,7 +10,6 @@ import xxhash
 from confluent_kafka import Producer
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.verify.readback import (
     OffsetRange,
@@ -20,6 +19,7 @@ from shipper.verify.readback import (
     take_quarantined,
     take_records,
 )
+from tests.samples.config import cluster_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -36,7 +36,7 @@ class Topic:
     def __init__(self, kafka: KafkaServer, partitions: int = 1):
         self.name = f"read-back-{next(_unique)}"
         self.bootstrap = kafka.bootstrap
-        self.cluster = Cluster.model_validate({"cluster": "local", "bootstrap": kafka.bootstrap})
+        self.cluster = cluster_of("local", bootstrap=kafka.bootstrap)
         ClusterClient(self.cluster).create_topics({self.name: partitions}, replication_factor=1)
         self.reader = ReadBack(self.cluster)
 

@@ -24,9 +24,9 @@ from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 from shipper_tools.faultproxy.proxy import FaultProxy
 
-from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.report.results import RunReport, ShipResult
+from tests.samples.config import cluster_of
 from tests.waiting import slowness, wait_until
 
 from .test_kill import Ship, numbered_lines
@@ -51,9 +51,7 @@ class Target:
     @property
     def client(self) -> ClusterClient:
         """Past the proxy."""
-        return ClusterClient(
-            Cluster.model_validate({"cluster": self.name, "bootstrap": self.server.bootstrap})
-        )
+        return ClusterClient(cluster_of(self.name, bootstrap=self.server.bootstrap))
 
     def make_topic(self, topic: str):
         self.client.create_topics({topic: _PARTITIONS}, replication_factor=1)

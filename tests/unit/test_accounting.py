@@ -1,5 +1,3 @@
-import datetime as dt
-
 import pytest
 
 from shipper.config.checks import ChecksumCheck, SumClosesCheck
@@ -16,8 +14,8 @@ from shipper.types import FileId, SplitId
 from shipper.verify.reconcile import SPARK, reconcile
 from shipper.worker.receipt import Receipt
 from shipper.worker.tuning import LinkProfile, Sizing
+from tests.samples.results import common
 
-NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 A, B = FileId("/a", 100, 1), FileId("/b", 100, 1)
 OURS, EARLIER = 7, 3
 
@@ -60,8 +58,7 @@ def ledger(*chunks):
 
 
 def ship(**fields):
-    times = {"window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
-    return ShipResult(cluster="c", pipeline="p", run_id="r", generation=OURS, **times, **fields)
+    return ShipResult(cluster="c", generation=OURS, **common(), **fields)
 
 
 def checksums(table):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from shipper.cli.main import app
+from tests.samples.config import write_config
 
 _ABSENT = ("airflow", "great_expectations", "numpy", "pandas", "pyarrow", "pyspark")
 _HELP = f"""
@@ -48,12 +49,9 @@ def test_the_help_of_every_command_is_there():
     ],
 )
 def test_what_needs_spark_says_so_once(command, tmp_path, monkeypatch, shipper):
-    for folder in ("pipelines", "clusters"):
-        (tmp_path / "config" / folder).mkdir(parents=True)
-    (tmp_path / "config/clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:1\n")
-    (tmp_path / "config/pipelines/web.yaml").write_text(
-        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
-    )
+    web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+    near = "cluster: near\nbootstrap: 127.0.0.1:1\n"
+    write_config(tmp_path / "config", {"pipelines/web": web, "clusters/near": near})
     (tmp_path / "s.log.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     monkeypatch.chdir(tmp_path)
     for name in _ABSENT:

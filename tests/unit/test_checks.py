@@ -18,6 +18,7 @@ from shipper.config.content_checks import (
     SourceCheck,
 )
 from shipper.config.rules import PathTime
+from tests.samples.config import write_config
 
 KINDS = get_args(get_args(SourceCheck)[0])
 NAMES = [get_args(kind.model_fields["check"].annotation)[0] for kind in KINDS]
@@ -30,19 +31,15 @@ def faults_of(
     more: str = "",
 ) -> list[str]:
     """Faults of a pipeline with this one check, from the field on."""
-    for folder in ("pipelines", "clusters"):
-        (tmp_path / "config" / folder).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "config" / "clusters" / "c.yaml").write_text(
-        "cluster: c\nbootstrap: 127.0.0.1:9092\n"
-    )
     if not source.startswith("{"):
         source = f"'{source}'"
     text = (
         f"pipeline: web\nsource: {source}\nclusters: [c]\nrecords: {{columns: {{host: value}}}}\n"
     )
     text += (more or "topic: logs.web\n") + f"gates:\n  source:\n    - {check}\n"
-    (tmp_path / "config" / "pipelines" / "web.yaml").write_text(text)
-    return [str(fault).split(": ", 1)[1] for fault in load_all(tmp_path / "config").faults]
+    c = "cluster: c\nbootstrap: 127.0.0.1:9092\n"
+    config = write_config(tmp_path / "config", {"pipelines/web": text, "clusters/c": c})
+    return [str(fault).split(": ", 1)[1] for fault in load_all(config).faults]
 
 
 @pytest.mark.parametrize(

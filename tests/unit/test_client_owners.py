@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneProducer, LaneSettings
 from shipper.kafka.topics import TopicLookup
 from shipper.verify.readback import ReadBack
+from tests.samples.config import cluster_of
 
-CLUSTER = Cluster.model_validate({"cluster": "nobody", "bootstrap": "127.0.0.1:1"})
+CLUSTER = cluster_of("nobody")
 LANE = LaneSettings(connection(CLUSTER), 100_000, "none", 30_000)
 OWNERS: list[Callable[[], object]] = [
     lambda: ClusterClient(CLUSTER),

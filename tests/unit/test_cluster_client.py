@@ -9,14 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
 from shipper.kafka import admin as module
 from shipper.kafka.client import ClusterClient
 from shipper.kafka.connection import KafkaFault
-from tests.samples.config import cluster_of
+from tests.samples.config import cluster_of, pipeline_of
 from tests.unit.mock_cluster import mock_cluster
 
 CLUSTER = cluster_of("far")
@@ -66,9 +64,7 @@ def test_a_topic_is_created_when_every_broker_knows_it_and_not_before():
     with mock_cluster() as broker:
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
-        client = ClusterClient(
-            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
-        )
+        client = ClusterClient(cluster_of(bootstrap=broker.bootstrap))
         client._client = Creating(client._client)
         learns = threading.Event()
 
@@ -89,7 +85,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
         client = ClusterClient(
-            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}),
+            cluster_of(bootstrap=broker.bootstrap),
             timeout_seconds=1.0,
         )
         client._client = Creating(client._client)
@@ -107,18 +103,15 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
 )
 def test_a_right_is_asked_for_only_where_one_is_missing(fault, lacks_a_right):
     with mock_cluster() as broker:
-        client = ClusterClient(
-            Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap})
-        )
+        client = ClusterClient(cluster_of(bootstrap=broker.bootstrap))
         client._client = Creating(client._client, fault)
         with pytest.raises(ClusterRefuses) as refused:
             client.create_topics({"new": 1})
         assert ("Grant Create" in refused.value.message) is lacks_a_right
 
 
-def _pipeline() -> Pipeline:
-    fields = {"pipeline": "web", "source": {"path": "logs"}, "topic": "t", "clusters": ["far"]}
-    return Pipeline.model_validate({**fields, "delivery": {"guarantee": "prefer_exactly_once"}})
+def _pipeline():
+    return pipeline_of(clusters=["far"], delivery={"guarantee": "prefer_exactly_once"})
 
 
 @pytest.mark.parametrize("fault", ["_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"])

@@ -1,8 +1,6 @@
 """The command line from outside: what it prints where, how it ends, and that text of others does
 nothing to a terminal."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
@@ -12,7 +10,6 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
@@ -29,6 +26,7 @@ from shipper.report.run_view import run_view
 from shipper.request import RunRequest
 from shipper.windows.window import Window
 from tests.samples import reports as samples
+from tests.samples.config import write_config
 from tests.samples.results import NOON, common
 
 TIMES = common()
@@ -37,14 +35,9 @@ HOSTILE = "/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m"
 
 @pytest.fixture
 def config(tmp_path):
-    folder = tmp_path / "etc"
-    (folder / "pipelines").mkdir(parents=True)
-    (folder / "clusters").mkdir()
-    (folder / "pipelines" / "web.yaml").write_text(
-        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
-    )
-    (folder / "clusters" / "near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
-    return folder
+    web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+    near = "cluster: near\nbootstrap: 127.0.0.1:9092\n"
+    return write_config(tmp_path / "etc", {"pipelines/web": web, "clusters/near": near})
 
 
 def test_one_pipeline_can_be_validated_and_config_comes_from_the_environment_too(config, shipper):
@@ -99,19 +92,10 @@ def test_the_last_window_is_the_latest_whose_files_have_settled(config):
 
 def test_pipelines_are_listed_with_what_is_there(config, shipper):
     end = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
-    common: dict[str, Any] = {
-        "pipeline": "web",
-        "window_start": end - dt.timedelta(hours=1),
-        "window_end": end,
-        "run_id": "r",
-    }
-    seen = Coverage(start=common["window_start"], end=end)
-    gate = DeliveryGateResult(
-        cluster="near", coverage=seen, started_at=end, finished_at=end, **common
-    )
-    RunFolder(str(config.parent / "runs"), "web", Window(common["window_start"], end), "r").write(
-        "gate_delivery.near", gate
-    )
+    window = Window(end - dt.timedelta(hours=1), end)
+    seen = Coverage(start=window.start, end=end)
+    gate = DeliveryGateResult(cluster="near", coverage=seen, **common(window))
+    RunFolder(str(config.parent / "runs"), "web", window, "r").write("gate_delivery.near", gate)
     done = shipper("list", "--json", "--config", str(config))
     [found] = json.loads(done.stdout)["pipelines"]
     assert (done.returncode, found["pipeline"], found["clusters"]) == (

@@ -6,12 +6,12 @@ import datetime as dt
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.report.completed import completed
 from shipper.report.results import Coverage, DeliveryGateResult, FileAccount, Uncovered
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import accept
 from shipper.windows.window import Window, partition_key
+from tests.samples.config import pipeline_of
 from tests.samples.results import common
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
@@ -27,9 +27,7 @@ class Runs:
 
     def __init__(self, uri: str, cron: str | None = "@hourly"):
         self.uri, self.count = uri, 0
-        schedule = {"schedule": cron} if cron else {}
-        spec = {"pipeline": "web", "source": "logs/", "topic": "t", "clusters": ["near"]}
-        self.pipeline = Pipeline.model_validate(spec | schedule)
+        self.pipeline = pipeline_of(clusters=["near"], **{"schedule": cron} if cron else {})
 
     def keys(
         self,

@@ -14,6 +14,7 @@ from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform, read_platform
 from shipper.config.yaml_file import read_yaml
+from tests.samples.config import write_config
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 PUBLISHED = {
@@ -184,10 +185,8 @@ def test_platform(data, right, tmp_path):
 
 def loads(data: dict[str, Any], folder: Path) -> bool:
     """JSON is YAML, so the loader can be asked with the same data."""
-    (folder / "pipelines").mkdir()
-    (folder / "clusters").mkdir()
-    (folder / "clusters" / "local.yaml").write_text("cluster: local\nbootstrap: x:1\n")
-    (folder / "pipelines" / "web.yaml").write_text(json.dumps(data))
+    local = "cluster: local\nbootstrap: x:1\n"
+    write_config(folder, {"pipelines/web": json.dumps(data), "clusters/local": local})
     return "web" in load_all(folder).pipelines
 
 

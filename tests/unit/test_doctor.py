@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from shipper.cli import doctor as command
-from shipper.config.pipeline import Pipeline
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import Check, CheckTarget, examine, skipped
 from shipper.errors import ClusterRefuses
 from shipper.finding import Finding, fail, ok, warn
+from tests.samples.config import pipeline_of
 
 HERE = CheckTarget(Path("config"), None, 5)
 
@@ -143,14 +143,7 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
     tmp_path,
 ):
     def found_at(uri):
-        fields = {
-            "pipeline": "web",
-            "source": "logs",
-            "topic": "t",
-            "clusters": ["c"],
-            "runs_uri": uri,
-        }
-        about = CheckTarget(tmp_path, Pipeline.model_validate(fields), 5)
+        about = CheckTarget(tmp_path, pipeline_of(runs_uri=uri), 5)
         return examine(
             [replace(about, checks=[each for each in machine.CHECKS if each.name == "runs_uri"])]
         )
@@ -165,11 +158,10 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
 
 
 def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over():
-    fields = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
     now = dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC)
-    hourly = machine.latest_window(Pipeline.model_validate({**fields, "schedule": "@hourly"}), now)
+    hourly = machine.latest_window(pipeline_of(schedule="@hourly"), now)
     assert str(hourly) == "2026-11-01T05:00:00Z/2026-11-01T06:00:00Z"
     assert (
-        str(machine.latest_window(Pipeline.model_validate(fields), now))
+        str(machine.latest_window(pipeline_of(), now))
         == "2026-10-31T06:00:00Z/2026-11-01T06:00:00Z"
     )

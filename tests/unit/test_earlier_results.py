@@ -17,6 +17,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.windows.window import Window
 from tests import data
+from tests.samples.results import common
 
 RELEASES = sorted((Path(data.__file__).parent / "releases").iterdir())
 KINDS = {
@@ -28,15 +29,7 @@ KINDS = {
 }
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
-SHIP = ShipResult(
-    cluster="near",
-    pipeline="web",
-    run_id="r",
-    window_start=WINDOW.start,
-    window_end=WINDOW.end,
-    started_at=START,
-    finished_at=START,
-)
+SHIP = ShipResult(cluster="near", **common(WINDOW, at=START))
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)

@@ -36,7 +36,7 @@ from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
 from shipper.request import RunRequest
 from shipper.windows.window import Window
-from tests.samples.config import write_config
+from tests.samples.config import pipeline_of, write_config
 from tests.samples.reports import shipped
 from tests.samples.results import common
 
@@ -205,14 +205,7 @@ def test_windows_in_a_row_are_shown_as_one():
 
 
 def pipeline(**schedule) -> Pipeline:
-    spec = {
-        "pipeline": "web",
-        "schedule": {"cron": "@hourly", **schedule},
-        "source": "logs/",
-        "topic": "t",
-        "clusters": ["near", "far"],
-    }
-    return Pipeline.model_validate(spec)
+    return pipeline_of(schedule={"cron": "@hourly", **schedule}, clusters=["near", "far"])
 
 
 class TestBeginnings:

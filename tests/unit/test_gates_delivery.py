@@ -1,4 +1,3 @@
-import datetime as dt
 import time
 
 import pytest
@@ -10,13 +9,10 @@ from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.inventory import LedgerFigures
 from shipper.report.results import ShipResult
 from shipper.verify.reconcile import LEDGER, RECEIPTS, SPARK, TOPIC, CountRow, CountTable
-from tests.samples.results import closed
+from tests.samples.results import closed, common
 from tests.waiting import slowness
 
 SUM = SumClosesCheck(check="sum_closes")
-
-
-NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
 def row(name, receipts, ledger, check="sum_closes", subject="topic", at_least=False, **more):
@@ -29,8 +25,7 @@ def of_file(name, receipts, ledger):
 
 
 def table(*rows, **ship):
-    times = {"window_start": NOW, "window_end": NOW, "started_at": NOW, "finished_at": NOW}
-    result = ShipResult(cluster="c", pipeline="p", run_id="r", **times, **ship)
+    result = ShipResult(cluster="c", **common(), **ship)
     return CountTable(result, LedgerFigures(), list(rows))
 
 

@@ -14,6 +14,7 @@ from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
 from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, LogRecord, SplitId
+from tests.samples.config import write_config
 from tests.samples.ledger import chunk_value
 
 HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
@@ -47,12 +48,9 @@ def ledger(name: str, read=None):
 
 @pytest.fixture
 def show(monkeypatch, tmp_path, shipper):
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "clusters").mkdir()
-    (tmp_path / "pipelines/web.yaml").write_text(
-        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
-    )
-    (tmp_path / "clusters/near.yaml").write_text("cluster: near\nbootstrap: 127.0.0.1:9092\n")
+    web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+    near = "cluster: near\nbootstrap: 127.0.0.1:9092\n"
+    write_config(tmp_path, {"pipelines/web": web, "clusters/near": near})
 
     def run(*ledgers, window=None):
         monkeypatch.setattr(ledger_commands, "open_ledgers", lambda *_: ledgers)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
 from shipper.kafka.client import ClusterClient
 from shipper.types import EncodedRecord
+from tests.samples.config import cluster_of
 from tests.unit.mock_cluster import fail_for_good, mock_cluster
 
 RECORDS = [EncodedRecord(b"a", b"1"), EncodedRecord(b"b", b"2")]
@@ -26,9 +26,7 @@ def broker():
 
 @pytest.fixture
 def client(broker):
-    return ClusterClient(
-        Cluster.model_validate({"cluster": "c", "bootstrap": broker.bootstrap}), timeout_seconds=1.0
-    )
+    return ClusterClient(cluster_of(bootstrap=broker.bootstrap), timeout_seconds=1.0)
 
 
 def test_a_producer_after_a_fatal_error_is_replaced(client):

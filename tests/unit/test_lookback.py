@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.driver.context import RunContext
 from shipper.driver.decide import Decisions, FileDecision
 from shipper.driver.engine import Listed
@@ -118,15 +117,8 @@ def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path):
 
 
 def run_of_the_last_hour(tmp_path: Path, engine) -> RunContext:
-    spec = {
-        "pipeline": "web",
-        "schedule": {"cron": "@hourly"},
-        "source": "logs",
-        "topic": "t",
-        "clusters": ["c"],
-    }
     limits = {"max_files": 6, "max_bytes": "100B"}
-    pipeline = Pipeline.model_validate({**spec, "runs_uri": str(tmp_path), "limits": limits})
+    pipeline = pipeline_of(schedule="@hourly", runs_uri=str(tmp_path), limits=limits)
     folder = RunFolder(str(tmp_path), "web", HOURS[2], "r")
     return RunContext(pipeline, {}, tmp_path, HOURS[2], folder, engine)
 

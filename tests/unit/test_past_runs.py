@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from shipper.config.checks import SizeVsHistoryCheck
-from shipper.config.pipeline import Pipeline
 from shipper.report.past_runs import find_retry_exclusions, last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -20,6 +19,8 @@ from shipper.report.results import (
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
+from tests.samples.config import pipeline_of
+from tests.samples.results import common
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -28,23 +29,18 @@ HOUR = dt.timedelta(hours=1)
 def leave(uri, hour, run_id="r1", *, sizes=(10, 20), read=5, unread=2, hours=1, **report):
     """The report of a run of the window that begins at ``hour``."""
     start = START + hour * HOUR
-    common = {
-        "pipeline": "web",
-        "window_start": start,
-        "window_end": start + hours * HOUR,
-        "run_id": run_id,
-    }
-    common |= {"started_at": start, "finished_at": start}
+    window = Window(start, start + hours * HOUR)
+    of_run = common(window, run_id, start)
     files = [
         PlannedFile(path=f"/l/{i}", size_bytes=size, modified_ms=0, splits=1)
         for i, size in enumerate(sizes)
     ]
     found = RunReport(
-        **(common | {"finished_at": start + dt.timedelta(seconds=90)} | report),
-        plan=PlanResult(**common, files=files),
-        ships=[ShipResult(**common, cluster=name, read=read, unread=unread) for name in ("a", "b")],
+        **(of_run | {"finished_at": start + dt.timedelta(seconds=90)} | report),
+        plan=PlanResult(**of_run, files=files),
+        ships=[ShipResult(**of_run, cluster=name, read=read, unread=unread) for name in ("a", "b")],
     )
-    folder = RunFolder(str(uri), "web", Window(start, start + hours * HOUR), run_id)
+    folder = RunFolder(str(uri), "web", window, run_id)
     return Path(folder.write("report", found))
 
 
@@ -126,28 +122,19 @@ def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_p
     for hour in (0, 24, 120, 144, 150, 168, 336):
         leave(tmp_path / "runs", hour)
     leave(tmp_path / "runs", 168, hours=24)
-    spec = {"pipeline": "web", "source": "logs", "topic": "t", "clusters": ["c"]}
     check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
     start = START + 336 * HOUR
-    at = {
-        "window_start": start,
-        "window_end": start + HOUR,
-        "started_at": start,
-        "finished_at": start,
-    }
-    plan = PlanResult(pipeline="web", run_id="r1", **at)
+    plan = PlanResult(**common(Window(start, start + HOUR)))
     nothing: Any = None  # of Spark is asked
-    view = SourceView(
-        nothing, nothing, Pipeline.model_validate(spec), plan, [], str(tmp_path / "runs"), Phases()
-    )
+    view = SourceView(nothing, nothing, pipeline_of(), plan, [], str(tmp_path / "runs"), Phases())
     assert hours(view.history(check)) == found
 
 
 def leave_ship(uri, hour, run_id, **figures):
     at = START + hour * HOUR
-    common = {"pipeline": "web", "window_start": at, "window_end": at + HOUR, "run_id": run_id}
     topics = [TopicAccount(topic="t", delivered=1, delivered_bytes=70)]
-    found = ShipResult(**common, started_at=at, finished_at=at, cluster="a", topics=topics)
+    of_run = common(Window(at, at + HOUR), run_id, at)
+    found = ShipResult(**of_run, cluster="a", topics=topics)
     folder = RunFolder(str(uri), "web", found.window, run_id)
     folder.write("ship.a", found.model_copy(update=figures))
 
@@ -172,18 +159,12 @@ def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_pa
 def test_a_closed_source_gate_holds_files_back_also_when_the_schedule_has_changed(tmp_path):
     def gate(first, last, status):
         window = Window(START + first * HOUR, START + last * HOUR)
-        common = {
-            "pipeline": "web",
-            "window_start": window.start,
-            "window_end": window.end,
-            "run_id": f"run-{last}",
-            "started_at": window.end,
-            "finished_at": window.end,
-        }
         check = CheckResult(
             check="c", severity="block", passed=status != "failed", expected="", observed=""
         )
-        found = GateResult(step="gate_source", status=status, checks=[check], **common)
+        found = GateResult(
+            step="gate_source", status=status, checks=[check], **common(window, f"run-{last}")
+        )
         RunFolder(str(tmp_path), "web", window, f"run-{last}").write("gate_source", found)
 
     both, end = Window(START, START + 2 * HOUR), START + 9 * HOUR

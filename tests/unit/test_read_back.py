@@ -13,8 +13,9 @@ from shipper.report.results import ShipResult, TopicAccount
 from shipper.verify.readback import UNKNOWN, SpanSums
 from shipper.verify.reconcile import LEDGER, RECEIPTS, CountRow, CountTable
 from shipper.verify.recount import look
+from shipper.windows.window import Window
+from tests.samples.results import common
 
-CHECK = ReadBackCheck(check="read_back", mode="full")
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
@@ -43,17 +44,8 @@ def ship(ends_before, hour=0, **delivered):
         TopicAccount(topic=name, delivered=count, quarantine=name == "q")
         for name, count in delivered.items()
     ]
-    return ShipResult(
-        cluster="c",
-        pipeline="p",
-        run_id="r",
-        window_start=start,
-        window_end=start,
-        started_at=NOW,
-        finished_at=NOW,
-        topics=topics,
-        ends_before=ends_before,
-    )
+    of_run = common(Window(start, start + dt.timedelta(hours=1)), at=NOW)
+    return ShipResult(cluster="c", topics=topics, ends_before=ends_before, **of_run)
 
 
 def sent(**by_topic):

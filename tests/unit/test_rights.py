@@ -7,22 +7,18 @@ import re
 import shlex
 from pathlib import Path
 
-from shipper.config.cluster import Cluster, Ledger
+from shipper.config.cluster import Ledger
 from shipper.config.pipeline import Pipeline
 from shipper.ledger.rights import rights, transactional_id
+from tests.samples.config import cluster_of, pipeline_of
 
 _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "secure-a-cluster.md"
-CLUSTER = Cluster.model_validate({"cluster": "frankfurt", "bootstrap": "kafka-1.example:9092"})
+CLUSTER = cluster_of("frankfurt", bootstrap="kafka-1.example:9092")
 
 
 def pipeline(**more) -> Pipeline:
-    fields = {
-        "pipeline": "web_access",
-        "source": "logs",
-        "topic": "logs.web",
-        "clusters": ["frankfurt"],
-    }
-    return Pipeline.model_validate({**fields, **more})
+    of_docs = {"pipeline": "web_access", "topic": "logs.web", "clusters": ["frankfurt"]}
+    return pipeline_of(**of_docs | more)
 
 
 def test_the_commands_in_the_docs_grant_exactly_the_rights_that_are_needed():

@@ -16,7 +16,7 @@ from shipper.config.s3 import S3
 from shipper.errors import ConfigError
 from spark_jobs import java_command
 from spark_jobs.settings import spark_settings
-from tests.samples.config import pipeline_of
+from tests.samples.config import pipeline_of, write_config
 
 KEYS = {"access_key": "AK-canary", "secret_key": "SK-canary"}
 
@@ -113,17 +113,13 @@ def test_keys_are_told_in_memory_alone_and_hide_from_print_and_json():
 
 
 def write(folder: Path, secret: str) -> Path:
-    (folder / "pipelines").mkdir(parents=True)
-    (folder / "clusters").mkdir()
-    (folder / "clusters" / "c.yaml").write_text("cluster: c\nbootstrap: 127.0.0.1:1\n")
     source = (
         '{path: s3a://logs/, s3: {endpoint: "${S3_URL:-http://127.0.0.1:9}", access_key: a, '
         f'secret_key: "{secret}"}}}}'
     )
-    (folder / "pipelines" / "web.yaml").write_text(
-        f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [c]\n"
-    )
-    return folder
+    web = f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [c]\n"
+    c = "cluster: c\nbootstrap: 127.0.0.1:1\n"
+    return write_config(folder, {"pipelines/web": web, "clusters/c": c})
 
 
 def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed(

@@ -23,7 +23,7 @@ from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka import schema_registry
 from shipper.kafka.schema_registry import RegistryClient
 from tests.doubles.schema_registry import RegistryDouble
-from tests.samples.config import cluster_of
+from tests.samples.config import cluster_of, write_config
 
 SCHEMA = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 RECORDS = (
@@ -66,12 +66,8 @@ def faults_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave
 ) -> list[str]:
     monkeypatch.chdir(tmp_path)
-    for folder, name, text in (
-        ("pipelines", "web", of_pipeline),
-        ("clusters", "local", of_cluster),
-    ):
-        (tmp_path / "config" / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "config" / folder / f"{name}.yaml").write_text(text)
+    files = {"pipelines/web": of_pipeline, "clusters/local": of_cluster}
+    write_config(tmp_path / "config", files)
     loaded = load_all(Path("config"), **leave)
     return [str(fault) for fault in (*loaded.faults, *loaded.warnings)]
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
+from tests.samples.config import pipeline_of
 
 
-def pipeline(conf: dict[str, str] | None = None, **more) -> Pipeline:
-    base: dict[str, Any] = {
-        "pipeline": "web_access",
-        "source": "/x",
-        "clusters": ["c"],
-        "topic": "t",
-    }
-    return Pipeline.model_validate({**base, **more, "runner": {"conf": conf or {}}})
+def pipeline(conf: dict[str, str] | None = None) -> Pipeline:
+    return pipeline_of(runner={"conf": conf or {}})
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from shipper.driver.checks.refusals import contradictions
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.windows.window import Window
 from shipper.worker.assign import RecordLimits
+from tests.samples.config import pipeline_of
 
 NEVER = str(2**63 - 1)
 BEFORE, AFTER, DIFFERENCE = (
@@ -86,14 +87,7 @@ def test_a_record_may_wait_for_its_topic_and_is_still_taken_then():
 
 
 def pipeline(**more) -> Pipeline:
-    spec = {
-        "pipeline": "a",
-        "source": "logs/{window_start:%Y/%m/%d}/",
-        "topic": "t",
-        "clusters": ["c"],
-        **more,
-    }
-    return Pipeline.model_validate(spec)
+    return pipeline_of(**{"source": "logs/{window_start:%Y/%m/%d}/"} | more)
 
 
 TIMED = {"records": {"timestamp": "now()"}}

@@ -35,6 +35,7 @@ from shipper.windows.window import Window
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
+from tests.samples.results import common
 
 
 class SaysNothing(LocalFileSystem):
@@ -141,11 +142,8 @@ def _result(runs: str):
     folder = RunFolder(runs, "web", _WINDOW, "r1")
     folder.write(
         "gate_source",
-        GateResult(
-            step="gate_source", pipeline="web", window_start=_WINDOW.start,
-            window_end=_WINDOW.end, run_id="r1", started_at=_NOW, finished_at=_NOW,
-        ),
-    )  # fmt: skip
+        GateResult(step="gate_source", **common(_WINDOW, "r1")),
+    )
 
 
 def _told(runs: str):
