@@ -2,10 +2,11 @@ import datetime as dt
 import string
 
 import pytest
+from croniter import croniter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.config.rules import check_source_placeholders
+from shipper.config.rules import CRON_PRESETS, check_source_placeholders
 from shipper.config.schedule import Schedule
 from shipper.errors import WindowError
 from shipper.windows.ticks import Ticks
@@ -139,6 +140,32 @@ SCHEDULES += [
 moments = st.datetimes(
     dt.datetime(2026, 3, 1), dt.datetime(2026, 11, 10), timezones=st.just(dt.UTC)
 )
+
+
+@given(
+    st.sampled_from(
+        ["* * * * *", "*/7 1,23 * * *", "50-10 22-2 * * *", "0 0 13 * 5", "9 * l * *", "@weekly"]
+    ),
+    moments,
+)
+def test_without_changes_of_clocks_ticks_are_those_of_the_expression(cron, moment):
+    ticks, times = Ticks(Schedule(cron=cron)), croniter(CRON_PRESETS.get(cron, cron))
+    assert ticks.after(moment) == times.get_next(dt.datetime, start_time=moment)
+    whole = moment.replace(microsecond=0)
+    moment = whole if moment == whole else whole + dt.timedelta(seconds=1)
+    assert ticks.before(moment) == times.get_prev(dt.datetime, start_time=moment)
+
+
+def test_windows_of_a_day_ask_the_expression_a_few_times(monkeypatch):
+    """It takes 80 µs to answer, and `gaps` may look at years of minutes."""
+    asked, get_next = [], croniter.get_next
+    monkeypatch.setattr(
+        croniter, "get_next", lambda *of, **by: asked.append(of) or get_next(*of, **by)
+    )
+    start = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    ticks = Ticks(Schedule(cron="* * * * *"))
+    assert len([*ticks.windows(start, start + 3 * 24 * HOUR)]) == 3 * 1440
+    assert 0 < len(asked) < 20
 
 
 @given(st.sampled_from(SCHEDULES), moments)
