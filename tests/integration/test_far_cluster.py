@@ -180,7 +180,7 @@ def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction
         result = ship_numbered.ship(replace(slow, bandwidth="16MB/s", delivery=delivery), tasks)
     assert len(waits) > 4 * 32, "each 32 of them tell another delay"
     # Once, as a rule. What a busy machine adds to each wait is a delay, too.
-    assert len(followed) <= 3, "by the latest wait alone they change at each second look"
+    assert len(followed) <= 3, "by the latest wait alone they change four to six times"
     assert (result.lane_reopened, result.task_retries) == (0, 0)
     assert result.held_ack_ms is not None
     assert 150 < result.held_ack_ms < 1000
