@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StorageError(OSError):
-    """What the library of a storage raised: it is not installed, or cannot reach the storage."""
+    """The library of a storage is not installed, or cannot reach the storage."""
 
 
 def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:

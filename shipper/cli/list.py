@@ -63,11 +63,7 @@ def _about(config: Path, pipeline: Pipeline, problems: list[str]) -> dict[str, A
             pipeline.clusters,
             runtime.now(),
         )
-    except (
-        OSError,
-        ValueError,
-        ShipperError,
-    ) as error:  # fsspec says so of a scheme that it does not know
+    except (OSError, ValueError, ShipperError) as error:
         problems.append(
             f"{pipeline.name}: its results in {pipeline.runs_uri} cannot be read: "
             f"{why_system(error)}"

@@ -115,7 +115,7 @@ def figures(
 ) -> LedgerFigures:
     """Add up the chunks of these files, however each was cut when it was shipped. Only those of
     ``generations`` count as sent by the ship."""
-    found = LedgerFigures()
+    found, last = LedgerFigures(), max(generations, default=-1)
     for file in dict.fromkeys(files):
         of_file = found.files.setdefault(file, Tally())
         if (alias := chunks.aliases.get(file)) is not None and alias.whole:
@@ -132,7 +132,7 @@ def figures(
                     found.topics[of.topic] += value.records
             for of, value in state.chunks.items():
                 topic = of.topic
-                found.has_later |= bool(topic) and value.generation > max(generations, default=-1)
+                found.has_later |= bool(topic) and value.generation > last
                 if value.records and topic and value.generation in generations:
                     found.checksums.setdefault(file, Counter())[topic] += value.checksum
                     found.sent.setdefault(topic, {}).setdefault(value.partition, Tally()).add(
