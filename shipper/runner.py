@@ -99,9 +99,6 @@ class Job:
     run_id: str
     steps: tuple[str, ...]
     request: RunRequest = field(default_factory=RunRequest)
-    _file: IO[str] | None = field(default=None, init=False, repr=False)
-    """The request, for the process that runs the steps. It lies there for as long as the job is
-    referred to."""
 
     @property
     def results_uri(self) -> str:
@@ -123,18 +120,54 @@ class Job:
             {GIVEN_VARIABLE: json.dumps(dict(given))} if given else {}
         )
 
-    def command(self) -> list[str]:
-        """Return the argv of the process that runs the steps. Neither it nor the request's file
-        holds a secret: those are read from the config by the job itself."""
+    def start(
+        self,
+        *,
+        stdout: int | IO[bytes] | None = None,
+        stderr: int | IO[bytes] | None = None,
+        given: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start the process that runs the steps, in a session of its own, so that stopping it stops
+        the JVM and Spark's Python workers with it. ``given`` as for :meth:`environment`. Raises
+        UsageError if that is not possible."""
+        environment = self.environment(given)
+        try:
+            with tempfile.NamedTemporaryFile("w", prefix="shipper-request-", delete=False) as file:
+                file.write(self.request.model_dump_json(exclude_defaults=True))
+        except OSError as error:
+            raise UsageError(
+                f"pipeline {self.pipeline.name}: the temporary folder cannot be written "
+                f"({error.strerror}). Nothing was sent. Make room there, or set TMPDIR to another.",
+                code="SHIP-804",
+            ) from error
+        try:
+            return subprocess.Popen(
+                self.command(file.name),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError as error:
+            Path(file.name).unlink()
+            raise UsageError(
+                f"pipeline {self.pipeline.name}: {error.filename} cannot be started "
+                f"({error.strerror}). Nothing was sent. Correct `runner.python` or "
+                "`runner.spark_submit`, or leave it out to use the environment that runs shipper.",
+                code="SHIP-804",
+            ) from error
+
+    def command(self, request: str | None = None) -> list[str]:
+        """Return the argv of the process that runs the steps. ``request``: the file with the run's
+        request, which that process removes once it has read it. Neither holds a secret: those are
+        read from the config by the job itself."""
         runner = self.pipeline.runner
         window = f"{self.window.start.isoformat()}/{self.window.end.isoformat()}"
         arguments = ["--config", str(self.config_dir), "--pipeline", self.pipeline.name]
         arguments += ["--run-id", self.run_id, "--window", window]
-        if self.request != RunRequest():
-            self._file = tempfile.NamedTemporaryFile("w", prefix="shipper-request-")  # noqa: SIM115
-            self._file.write(self.request.model_dump_json(exclude_defaults=True))
-            self._file.flush()
-            arguments += ["--request", self._file.name]
+        if request is not None:
+            arguments += ["--request", request]
         arguments += self.steps
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
@@ -228,30 +261,13 @@ def run_job(
     """Run the steps, wait, and return the exit code (see :mod:`shipper.errors`). The child's log
     goes to stderr.
 
-    The child gets a session of its own, so that stopping it (Ctrl-C, TERM, Airflow's on_kill) stops
-    the JVM and Spark's Python workers with it; when this process is killed with -9, the child sees
-    that and stops by itself. Raises Stopped once the child is gone.
+    When this process is killed with -9, the child sees that and stops by itself. Raises Stopped
+    once the child is gone.
     """
     runner = job.pipeline.runner
     if runner.python is None and runner.spark_submit is None and (why := why_no_pyspark()):
         raise UsageError(f"pipeline {job.pipeline.name}: {why}", code="SHIP-110")
-    command = job.command()
-    try:
-        child = subprocess.Popen(
-            command,
-            env=job.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise UsageError(
-            f"pipeline {job.pipeline.name}: {command[0]} cannot be started ({error.strerror}). "
-            "Nothing was sent. Correct `runner.python` or `runner.spark_submit`, or leave it "
-            "out to use the environment that runs shipper.",
-            code="SHIP-804",
-        ) from error
+    child = job.start(stdout=stdout, stderr=stderr)
     try:
         return exit_code(child.wait())
     except BaseException as error:

@@ -69,7 +69,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--window", help="START/END, ISO 8601, UTC unless it says otherwise")
     parser.add_argument("--run-id", help="names the folder for results, and the run in the ledger")
     parser.add_argument(
-        "--request", type=Path, help="file with what the run is asked for (shipper.request), JSON"
+        "--request",
+        type=Path,
+        help="file with what the run is asked for (shipper.request), JSON; it is removed",
     )
     parser.add_argument(
         "steps",
@@ -81,6 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     raise_when_stopped(_STOPPED_WITHIN_SECONDS)
     try:
+        asked = _request(arguments.request)
         _set_up_logging()
         if why := why_no_pyspark():
             raise UsageError(why, code="SHIP-110")
@@ -98,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
                 load_pipeline(arguments.config, arguments.pipeline),
                 parse_window(arguments.window),
             )
-        return _run(arguments)
+        return _run(arguments, asked)
     except ShipperError as error:
         say(error.message)
         return error.exit_code
@@ -126,8 +129,8 @@ def _set_up_logging() -> None:
         socketserver.BaseServer.handle_error = lambda self, request, client_address: None  # type: ignore[method-assign]
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    whole, asked = load_pipeline(arguments.config, arguments.pipeline), _request(arguments.request)
+def _run(arguments: argparse.Namespace, asked: RunRequest) -> int:
+    whole = load_pipeline(arguments.config, arguments.pipeline)
     schedule = whole.schedule
     if asked.replay:
         whole = replayed(whole, asked.replay)
@@ -184,8 +187,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _request(file: Path | None) -> RunRequest:
+    """Read the request, and remove its file: the task that started this process ends without
+    cleaning up after itself."""
+    if file is None:
+        return RunRequest()
     try:
-        return RunRequest.model_validate_json(file.read_bytes()) if file else RunRequest()
+        text = file.read_bytes()
+        file.unlink()
+        return RunRequest.model_validate_json(text)
     except (OSError, ValidationError) as error:
         raise UsageError(
             f"the run's request {file} cannot be read: {error}. Nothing was sent. The process that "

@@ -70,14 +70,7 @@ class Child:
         self._supervisor = os.getppid()
         # An Airflow task's stdin is its line to the supervisor, and its stderr is logged as errors:
         # pass on neither.
-        self._process = subprocess.Popen(
-            job.command(),
-            env=job.environment(given),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self._process = job.start(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, given=given)
 
     def run(self, on_line: Callable[[str], None], within_seconds: float | None = None) -> int:
         """Run the child and return its exit code; below zero it is the signal that ended the

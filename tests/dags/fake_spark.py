@@ -120,21 +120,22 @@ def main() -> int:
         parser.add_argument(option)
     parser.add_argument("steps", nargs="+")
     arguments = parser.parse_args()
-    code = 0
+    asked, code = RunRequest(), 0
+    if arguments.request:
+        file = Path(arguments.request)
+        asked = RunRequest.model_validate_json(file.read_text())
+        file.unlink()
     for step in arguments.steps:
         if code == 0 or step == "report":
-            code = max(code, take(step, arguments))
+            code = max(code, take(step, arguments, asked))
     return code
 
 
-def take(step: str, arguments: argparse.Namespace) -> int:
+def take(step: str, arguments: argparse.Namespace, asked: RunRequest) -> int:
     folder = Path(os.environ["SPARK_FAKE"])
     calls = folder / "calls"
     before = calls.read_text().splitlines() if calls.exists() else []
     with calls.open("a") as lines:
-        asked = RunRequest()
-        if arguments.request:
-            asked = RunRequest.model_validate_json(Path(arguments.request).read_text())
         told = {**vars(arguments), **asked.model_dump(mode="json"), "step": step}
         print(json.dumps(told), file=lines)
     (folder / f"environment.{step}").write_text(json.dumps(dict(os.environ)))

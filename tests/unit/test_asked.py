@@ -6,8 +6,9 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import subprocess
 import sys
-from pathlib import Path
+import tempfile
 
 import pytest
 import typer
@@ -15,6 +16,7 @@ import typer
 from shipper.cli import main
 from shipper.cli.run_options import answered, flag_of
 from shipper.config.pipeline import Pipeline
+from shipper.errors import UsageError
 from shipper.gate_question import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, skips_for
 from shipper.report.page import render
 from shipper.report.plan_result import PlanResult
@@ -145,22 +147,27 @@ def test_a_dry_run_says_what_is_left_and_does_not_miss_the_steps_that_send():
     assert "no result" not in render(report)
 
 
-def test_a_field_with_a_title_is_an_option_of_run_and_reaches_the_spark_side_by_a_file():
+def test_a_field_with_a_title_is_an_option_of_run():
     command = typer.main.get_command(main.app).commands["run"]
     options = {option for each in command.params for option in each.opts}
     assert {flag_of(name) for name in FORM} <= options
+
+
+def test_the_file_by_which_the_spark_side_gets_the_request_is_gone_while_the_job_is_there(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     window = Window(
         dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.datetime(2026, 11, 2, tzinfo=dt.UTC)
     )
     whole = asked(clusters=("far",), rate_limit="5MB/s", files=("/a b",), scheduled=True)
-    job = Job(pipeline(), Path("c"), window, "r", (PLAN,), whole)
-    words = job.command()
-    file = Path(words[words.index("--request") + 1])
-    assert RunRequest.model_validate_json(file.read_text()) == whole
-    job.request = RunRequest()
-    assert "--request" not in job.command()
-    del job
-    assert not file.exists()
+    job = Job(pipeline(), tmp_path / "none", window, "r", (PLAN,), whole)
+    child = job.start(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert (child.wait(), list(tmp_path.iterdir())) == (UsageError.exit_code, [])
+    job.pipeline = pipeline(runner={"python": "/no/python"})
+    with pytest.raises(UsageError) as refused:
+        job.start()
+    assert (refused.value.code, list(tmp_path.iterdir())) == ("SHIP-804", [])
 
 
 def test_a_result_of_an_earlier_release_is_read():
