@@ -95,7 +95,8 @@ def _doubtful_last(context: RunContext, steps: Sequence[str]) -> list[str]:
 
 
 def run_step(context: RunContext, name: str, cluster: str | None) -> int:
-    """Run one step; its result is written whether it succeeds or fails. Returns an exit code."""
+    """Run one step; its result is written whether it succeeds or fails. That of the report says
+    what became of the run, so a report that fails leaves none. Returns an exit code."""
     result_name = f"{name}.{cluster}" if cluster else name
     started_at = context.folder.begin(result_name, now())
     code = 0
@@ -105,7 +106,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "Nothing was sent"
-        if name != REPORT:  # whose result is what became of the run
+        if name != REPORT:
             context.folder.write(
                 result_name,
                 _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
@@ -122,6 +123,9 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
             cause = context.engine.cause(error)
             message = with_code(f"{name}: {cause.text}", cause.code or UNEXPECTED)
         code = error.exit_code if isinstance(error, ShipperError) else 1
+        if name == REPORT:
+            say(f"{name} FAILED: {message}")
+            return code
         result = _failed(context, name, cluster, started_at, message)
         result.final = isinstance(error, ShipperError) and not error.retriable
         result.fails_again = isinstance(error, ShipperError) and error.fails_again

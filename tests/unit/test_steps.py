@@ -176,6 +176,14 @@ def test_a_report_that_was_stopped_says_what_became_of_the_run(context, monkeypa
     assert Path(found.page or "").exists()
 
 
+def test_a_report_that_fails_leaves_no_result_that_tells_something_else(context, capsys):
+    context.folder.write("ship.near", shipped(context, START, "succeeded"))
+    Path(context.folder.path("report.html")).mkdir()
+    assert steps.run_steps(context, [REPORT]) != 0
+    assert "[SHIP-005]" in capsys.readouterr().err
+    assert context.folder.find(REPORT, RunReport) is None
+
+
 def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
     context, monkeypatch, capsys
 ):
