@@ -174,7 +174,7 @@ def _run(arguments: argparse.Namespace, asked: RunRequest) -> int:
     context.phases.add(STARTING_PYTHON, age_seconds())
     try:
         whole_run = {PLAN, REPORT} <= steps and not context.is_trial
-        with noted(context) if whole_run else nullcontext():
+        with noted(context, arguments.pipeline) if whole_run else nullcontext():
             code = run_steps(context, arguments.steps)
         if SHIP in steps:
             class_data.make_in_background()

@@ -128,7 +128,7 @@ def replay(
         tuple(runner.step_names(tuple(derived.clusters))),
         RunRequest(replay=wanted, files=wanted.files, brief=True),
     )
-    folder = RunFolder(runs_uri, derived.key, job.window, job.run_id)
+    folder = RunFolder.of(job)
     err.say(f"replay {wanted.id}")
     again = f"`shipper replay {pipeline} --id {wanted.id}` sends what is missing"
     code, _ = run_to_report(job, folder, as_json=as_json, again=again)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from shipper.config.pipeline import Pipeline
+from shipper.config.replay_request import Replay
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError
 from shipper.processes import ProcessId
@@ -38,6 +39,7 @@ class _Note(BaseModel):
     clusters: tuple[str, ...] = Field(
         default=(), validation_alias=AliasChoices("clusters", "to_clusters")
     )
+    replay: Replay | None = None
 
     def may_run(self) -> bool:
         return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()
@@ -49,12 +51,12 @@ def _notes(config_dir: Path, pipeline: str) -> Path:
 
 
 @contextlib.contextmanager
-def noted(context: RunContext) -> Iterator[None]:
+def noted(context: RunContext, pipeline: str) -> Iterator[None]:
     """Keep a note of this process for the length of the block. A note that cannot be written harms
-    no run."""
+    no run. ``pipeline``: the name in the configuration; a replay's is another."""
     note = None
     with contextlib.suppress(OSError, ShipperError):
-        note = _notes(context.config_dir, context.pipeline.name) / f"{context.folder.run_id}.json"
+        note = _notes(context.config_dir, pipeline) / f"{context.folder.run_id}.json"
         me = ProcessId.of(os.getpid())
         said = _Note(
             host=socket.gethostname(),
@@ -62,6 +64,7 @@ def noted(context: RunContext) -> Iterator[None]:
             started=me.started,
             window=str(context.window),
             clusters=context.request.clusters,
+            replay=context.request.replay,
         )
         write_whole(str(note), said.model_dump_json())
     try:
@@ -101,7 +104,7 @@ def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> It
         window,
         run_id,
         (REPORT,),
-        RunRequest(clusters=clusters),
+        RunRequest(clusters=clusters, replay=note.replay),
     )
     folder = RunFolder.of(job)
     try:

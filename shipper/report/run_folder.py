@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from shipper.config.replay_request import replayed
 from shipper.error_codes import code_of
 from shipper.errors import StepResultError, UsageError, is_not_allowed, why_system
 from shipper.request import RunRequest
@@ -136,7 +137,9 @@ class RunFolder:
     @classmethod
     def of(cls, job: Job) -> RunFolder:
         """Return the folder of the job's run."""
-        return cls(job.results_uri, job.pipeline.key, job.window, job.run_id)
+        replay = job.request.replay
+        pipeline = replayed(job.pipeline, replay) if replay else job.pipeline
+        return cls(job.results_uri, pipeline.key, job.window, job.run_id)
 
     @staticmethod
     def name_of(window: Window) -> str:

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from shipper.config.replay_request import Replay
 from shipper.processes import ProcessId
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
@@ -31,16 +32,20 @@ def world(tmp_path):
     return world
 
 
-def left_by(world: World, process: ProcessId, host: str | None = None) -> RunFolder:
+def left_by(
+    world: World, process: ProcessId, host: str | None = None, replay: Replay | None = None
+) -> RunFolder:
     """What a run to `near` alone leaves that is killed after its plan."""
-    folder = RunFolder(str(world.runs), "web", Window(at(0), at(1)), RUN)
-    asked = RunRequest(clusters=["near"], other_clusters=["far"])
+    name = replay.name("web") if replay else "web"
+    folder = RunFolder(str(world.runs), name, Window(at(0), at(1)), RUN)
+    asked = RunRequest(clusters=["near"], other_clusters=["far"], replay=replay)
     folder.write("plan", PlanResult(**common(Window(at(0), at(1)), RUN), asked=asked))
     note = {
         "host": host or socket.gethostname(),
         "pid": process.pid,
         "started": process.started,
         "clusters": ["near"],
+        "replay": replay and replay.model_dump(mode="json"),
     }
     path = world.index.with_name("shipments.sqlite.running") / "web" / f"{RUN}.json"
     path.parent.mkdir(parents=True)
@@ -83,6 +88,17 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(worl
     assert str(report.error).startswith("step gate_source left no result")
     assert report.asked == RunRequest(clusters=["near"], other_clusters=["far"])
     assert RUN not in gaps(), "it is told once"
+
+
+def test_the_report_of_a_killed_replay_is_the_replays(world, gaps):
+    replay = Replay(id="again", reason="why", window_start=at(0), window_end=at(1))
+    folder = left_by(world, dead(), replay=replay)
+    assert RUN in gaps()
+    report = folder.find(REPORT, RunReport)
+    assert report is not None
+    assert (report.pipeline, report.asked.replay) == ("web.replay.again", replay)
+    assert not list((world.runs / "web").rglob("report.json"))
+    assert RUN not in gaps()
 
 
 @pytest.mark.parametrize("host", [None, "another.example"])
