@@ -26,7 +26,7 @@ settings.load_profile("unit")
 _TOGETHER = {
     "tests/unit/test_gates_judging.py": "tests/unit/test_gates_source.py",
     "tests/unit/test_unread_gate.py": "tests/unit/test_gates_source.py",
-    "tests/dags/test_demo.py": "tests/dags/test_wheel.py",
+    "tests/dags/test_demo_run.py": "tests/dags/test_wheel.py",
     "tests/integration/test_doctor.py": "tests/integration/test_security.py",
 }
 

@@ -27,7 +27,7 @@ from shipper.report.past_runs import run_ids, window_names
 from shipper.report.results import Gap, RunReport
 from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
-from shipper.report.window_state import left_in
+from shipper.report.window_state import window_state
 from shipper.runner import REPORT
 from shipper.whole_files import file_system, read_text, remove, write_whole
 from shipper.windows.ticks import Ticks
@@ -177,9 +177,9 @@ def window_before(pipeline: Pipeline, window: Window) -> Window | None:
 def fresh_until(
     runs_uri: str, pipeline: str, clusters: Collection[str], now: dt.datetime
 ) -> dict[str, dt.datetime]:
-    """Return cluster → end of the latest window that is over and complete, by the delivery gates of
-    all runs and the files that they left out. A cluster that has none of the newest 200 windows is
-    left out. Raises OSError."""
+    """Return cluster → end of the latest window that is over and complete, as far as runs know; of
+    one with left-out files, of the part before them. A cluster that has none of the newest 200
+    windows is left out. Raises OSError."""
     windows = sorted(
         (found for found in window_names(runs_uri, pipeline) if found.end <= now),
         key=lambda found: found.end,
@@ -208,11 +208,13 @@ def fresh_until(
 
 
 def _there_until(window: Window, seen: Sequence[WindowRecord]) -> dt.datetime | None:
-    """Return the end of the last part of ``window`` that has no left-out file; None if there is
-    none."""
+    """Return the end of the last part of ``window`` that is there; None if there is none."""
+    state = window_state(window, seen)
+    if state is None or not (state.complete or state.left):
+        return None
     end = window.end
     for tick in sorted(
-        (parse_window(note.window) for note in left_in(window, seen)),
+        (parse_window(note.window) for note in state.left),
         key=lambda tick: tick.end,
         reverse=True,
     ):

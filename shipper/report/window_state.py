@@ -96,7 +96,11 @@ def window_state(
 ) -> WindowState | None:
     """Return the state of ``window``; None if no run has a say. ``records``: of one cluster, in
     their order. ``due``: when the window had to be there, if that was said."""
-    return _folded(window, records).result(due)
+    fold = _Fold(window)
+    for record in records:
+        if record.since < window.end and window.start < record.window_end:
+            fold.add(record)
+    return fold.result(due)
 
 
 Stretch = tuple[dt.datetime, dt.datetime]
@@ -287,19 +291,6 @@ def _covers(stretches: Iterable[Stretch], window: Window) -> bool:
         if start <= reached:
             reached = max(reached, end)
     return reached >= window.end
-
-
-def left_in(window: Window, records: Iterable[WindowRecord]) -> list[Uncovered]:
-    """Return the files of ``window`` that are not on the cluster, as far as runs know."""
-    return _folded(window, records).left
-
-
-def _folded(window: Window, records: Iterable[WindowRecord]) -> _Fold:
-    fold = _Fold(window)
-    for record in records:
-        if record.since < window.end and window.start < record.window_end:
-            fold.add(record)
-    return fold
 
 
 def _within(note: Uncovered, stretch: Stretch) -> bool:

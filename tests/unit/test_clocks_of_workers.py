@@ -11,7 +11,7 @@ from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
 from shipper.report.results import DeliveryGateResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import read_records
-from shipper.report.window_state import KILLED_AFTER, left_in, state_at, window_state
+from shipper.report.window_state import KILLED_AFTER, state_at, window_state
 from tests.samples.results import NOON, common
 
 AHEAD = dt.timedelta(minutes=10)
@@ -47,7 +47,8 @@ class Runs:
 
     def left(self) -> list[str]:
         records = read_records(self.uri, "web", NOON.start)
-        return [path for one in left_in(NOON, records) for path in one.paths]
+        state = window_state(NOON, records)
+        return [path for one in (state.left if state else ()) for path in one.paths]
 
 
 def test_a_look_with_a_clock_that_is_ahead_takes_back_no_note_of_a_later_one(

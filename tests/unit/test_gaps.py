@@ -132,6 +132,7 @@ class TestATopicThatWasCreatedAnew:
         runs.add(hour(0), "near", "far")
         runs.add_lost(hour(0), step, self.LOST)
         assert runs.gaps(0) == [("near", 0, str(self.LOST))]
+        assert fresh_until(runs.uri, "web", ("near", "far"), LONG) == {"far": hour(0).end}
         runs.add(hour(1), "near", "far", back_to=0)
         assert runs.gaps(1) == [], "a run that looked back has found, or sent, all of it"
         runs.add_lost(hour(0), step, self.LOST)
