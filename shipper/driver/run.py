@@ -115,13 +115,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         say(f"{step_label(name, cluster)} STOPPED{why}")
         raise
     except Exception as error:
-        if not isinstance(error, ShipperError) and os.environ.get("SHIPPER_LOG"):
-            traceback.print_exc()
-        if isinstance(error, ShipperError):
-            message = error.message
-        else:
-            cause = context.engine.cause(error)
-            message = with_code(f"{name}: {cause.text}", cause.code or UNEXPECTED)
+        message = _message(context, name, error)
         code = error.exit_code if isinstance(error, ShipperError) else 1
         if name == REPORT:
             say(f"{name} FAILED: {message}")
@@ -147,17 +141,24 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         _prune(context)
     for line in () if context.request.brief else details(result):
         say(line)
-    if result.status == "failed" and name != REPORT:  # a report that is written has done its work
+    is_report = name == REPORT  # one that is written has done its work
+    if result.status == "failed" and not is_report:
         why = "" if context.request.brief else f": {result.error}"
         say(f"{step_label(name, cluster)} FAILED{why}")
         return code or 1
-    did = summary(result)
-    seconds = (result.finished_at - started_at).total_seconds()
-    say(
-        f"{step_label(name, cluster)}: {'written' if name == REPORT else result.status} in "
-        f"{seconds:.1f} s{': ' if did else ''}{did}"
-    )
+    seconds, did = (result.finished_at - started_at).total_seconds(), summary(result)
+    status = "written" if is_report else result.status
+    say(f"{step_label(name, cluster)}: {status} in {seconds:.1f} s{': ' if did else ''}{did}")
     return 0
+
+
+def _message(context: RunContext, name: str, error: Exception) -> str:
+    if isinstance(error, ShipperError):
+        return error.message
+    if os.environ.get("SHIPPER_LOG"):
+        traceback.print_exception(error)
+    cause = context.engine.cause(error)
+    return with_code(f"{name}: {cause.text}", cause.code or UNEXPECTED)
 
 
 def _timed(context: RunContext, result: StepResult) -> StepResult:
