@@ -267,11 +267,12 @@ def test_corrected_records_are_shipped_as_the_page_says(make_world):
     assert (bob["key"], bob["headers"], bob["timestamp_ms"]) == ("bob", {"client": "bob"}, now)
     assert base64.b64decode(not_utf8["value_base64"]) == lines[2]
 
-    # A cut line stops the run before the first byte.
+    # A cut line stops the run before the first byte, also where no sample would find it.
     a, errors = world.topic("-a"), world.topic("-errors")
     bob |= {"topic": a, "value": bob["value"].replace("zzz", "a")}
     sent = [bob, not_utf8 | {"topic": errors}, smile | {"topic": a, "key": "smile"}]
-    to.write_text("".join(json.dumps(one) + "\n" for one in [*sent, cut | {"topic": a}]))
+    long = [smile | {"topic": a, "value": "x" * 900_000}] * 13
+    to.write_text("".join(json.dumps(one) + "\n" for one in [*sent, *long, cut | {"topic": a}]))
     assert stays["cut"] is False
     blocked = world.shipper(*run)
     assert blocked.returncode == 1, blocked.stderr[-4000:]
