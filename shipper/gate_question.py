@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import plural, write_size
+from shipper.config.units import format_bytes, plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult
 from shipper.request import CLOSED_GATE, skippable
@@ -33,5 +33,5 @@ def question(gate: GateResult, planned: PlanResult) -> str:
     left = [file for file in planned.files if file.left]
     size = sum(file.size_bytes for file in left)
     found = [f"- {check}" for check in gate.checks if not check.passed]
-    rows = f"{plural(len(left), 'file')} of {write_size(size)} would be shipped."
+    rows = f"{plural(len(left), 'file')} of {format_bytes(size)} would be shipped."
     return "\n".join([*found, "", f"{rows} Judged by: {gate.scope}."])

@@ -95,11 +95,8 @@ def planned_for(found: ClusterPlan, any_files: bool) -> str:
 
 
 def _ship(result: ShipResult) -> str:
-    files = (
-        f" of {plural(len(result.files) - result.unread_files, 'file')}"
-        if result.delivered and result.files
-        else ""
-    )
+    sent_of = sum(file.delivered > 0 for file in result.files)
+    files = f" of {plural(sent_of, 'file')}" if sent_of else ""
     rate = ""
     if result.delivered and result.ship_seconds >= _RATE_AFTER_SECONDS:
         took = format_duration(result.ship_seconds)

@@ -84,6 +84,13 @@ def test_a_ship_whose_receipts_are_lost_never_says_that_it_sent_nothing(held, sa
     assert "0 records sent" not in " ".join(map(str, vars(told).values()))
 
 
+def test_a_ship_names_as_many_files_as_it_sent_records_of():
+    whole = samples.ship(files=3)
+    unreadable = whole.files[0].model_copy(update={"records": 0, "delivered": 0})
+    partly = whole.model_copy(update={"files": [unreadable, *whole.files[1:]]})
+    assert ("3 files" in summary(whole), "2 files" in summary(partly)) == (True, True)
+
+
 CLUSTERS = ("near", "far")
 
 
