@@ -4,8 +4,7 @@ present gate is green only if it agrees now, or a person has opened them."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
@@ -13,7 +12,7 @@ from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.gate import unevaluated
 from shipper.driver.judge_delivery import evaluate_delivery
-from shipper.errors import ShipperError, StepResultError, why_system
+from shipper.errors import ShipperError
 from shipper.finding import of_error
 from shipper.ledger.inventory import figures
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
@@ -26,6 +25,7 @@ from shipper.report.results import (
     ShipResult,
     Uncovered,
 )
+from shipper.report.run_folder import reached
 from shipper.request import CLOSED_GATE
 from shipper.verify.readback import ReadBack
 from shipper.verify.reconcile import CountTable, reconcile
@@ -222,17 +222,9 @@ class EarlierGates:
                 found.uncovered.append(Uncovered(window=str(window), why=why))
         return found
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StepResultError(
-                f"the closed delivery gates beside the results in {self._context.own_runs_uri} "
-                f"cannot be used: {why_system(error)}. Nothing was compared. Check `runs_uri` and "
-                "its permissions.",
-                code="SHIP-005",
-            ) from error
+    def _reached(self) -> AbstractContextManager[None]:
+        gates = f"the closed delivery gates beside the results in {self._context.own_runs_uri}"
+        return reached(gates, "Nothing was compared.")
 
 
 def _without(ship: ShipResult, gone: set[str]) -> ShipResult:

@@ -68,6 +68,7 @@ from shipper.ledger.writing import invalidate, right_of, write_as_lane
 from shipper.report.markup import plural
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
+from shipper.report.run_folder import reached
 from shipper.stopping import Stopped
 from shipper.terminal import say
 from shipper.types import FileId
@@ -151,14 +152,8 @@ def _checked(ledger: LedgerLog, identity: LedgerIdentity) -> bool:
 def _remember(identity: LedgerIdentity, context: RunContext) -> list[str]:
     """Remember the ledger before anything is sent: a ledger that is lost must be missed, also after
     its first ship."""
-    try:
+    with reached(f"the identity of the ledger in {context.own_runs_uri}"):
         return identity.remember(context.folder.run_id, f"{runtime.now():%Y-%m-%dT%H:%M:%SZ}")
-    except OSError as error:
-        raise StepResultError(
-            f"the identity of the ledger cannot be written to {context.own_runs_uri}: {error}. "
-            "Nothing was sent. Check `runs_uri` and its permissions.",
-            code="SHIP-005",
-        ) from error
 
 
 def _keep_snapshot(ledger: LedgerLog, result: ShipResult) -> None:

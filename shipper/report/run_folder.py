@@ -118,6 +118,23 @@ def find_kept(url: str, kind: type[M], about: str) -> M | None:
         raise StepResultError(f"{url} cannot be read. {about}", code="SHIP-007") from error
 
 
+@contextlib.contextmanager
+def reached(what: str, meanwhile: str = "Nothing was sent.") -> Iterator[None]:
+    """Raise StepResultError for whatever stands between this process and ``what`` of `runs_uri`.
+    ``meanwhile``: what became of the data."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        found = StepResultError(
+            f"{what} cannot be used: {why_system(error)}. {meanwhile} Check `runs_uri` and its "
+            "permissions.",
+            code="SHIP-005",
+        )
+        if isinstance(error, OSError) and is_not_allowed(error):
+            found.exit_code = UsageError.exit_code
+        raise found from error
+
+
 class RunFolder:
     """The folder of one run. Any file system that fsspec knows; results are written whole or not at
     all."""
@@ -161,20 +178,9 @@ class RunFolder:
     def path(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    @contextlib.contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Raise StepResultError for whatever stands between this process and the folder."""
-        try:
-            yield
-        except (OSError, ValueError) as error:
-            found = StepResultError(
-                f"the run's folder {self.uri} cannot be used: {why_system(error)}. What was sent "
-                "until then, if anything, is in the ledger. Check `runs_uri` and its permissions.",
-                code="SHIP-005",
-            )
-            if isinstance(error, OSError) and is_not_allowed(error):
-                found.exit_code = UsageError.exit_code
-            raise found from error
+    def _reached(self) -> contextlib.AbstractContextManager[None]:
+        sent = "What was sent until then, if anything, is in the ledger."
+        return reached(f"the run's folder {self.uri}", sent)
 
     def make(self) -> None:
         """Make the folder, so that obstacles are known before anything is done. Raises
