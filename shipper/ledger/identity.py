@@ -96,7 +96,8 @@ class LedgerIdentity:
 
     def remember(self, run_id: str, now: str) -> list[str]:
         """Remember the ledger's identity; to be called with the lease held, before anything is
-        sent. Returns notes for people. Raises ClusterError, OSError."""
+        sent. Returns notes for people. Raises OSError, and as :meth:`check` does: another run may
+        have remembered a ledger since then."""
         origin = self._origin or self.ledger.origin()
         says = f"run {run_id} at {now}"
         known = Remembered(origin.topic, origin.cluster_id, origin.topic_id, says)
@@ -112,6 +113,7 @@ class LedgerIdentity:
             ]
         before = self._read(exists=True)
         if before is None or replace(before, says=says) != known:
+            self.confirm()
             write_whole(self._path, json.dumps(asdict(known), indent=1), durable=True)
         return notes
 

@@ -245,6 +245,14 @@ RULES = (
         "",
         _NO_TEST,
     ),
+    Mutant(
+        "anothers-ledger-is-overwritten",
+        _PAST,
+        "shipper/ledger/identity.py",
+        "            self.confirm()\n",
+        "",
+        _NO_TEST,
+    ),
 )
 
 #: Rule that another one covers → that other one. They are removed together.

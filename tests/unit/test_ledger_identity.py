@@ -72,6 +72,17 @@ def test_a_ledger_that_is_made_anew_while_a_run_waits_for_its_lease_stops_the_ru
         identity.confirm()
 
 
+def test_a_first_run_that_was_paused_believes_no_ledger_that_took_the_place_of_anothers(world):
+    paused = world.identity()
+    paused.check(exists=False)
+    world.ship()
+    world.log.recreate()
+    with pytest.raises(LedgerGone, match="made anew"):
+        paused.remember("r2", "now")
+    with pytest.raises(LedgerGone, match="made anew"):
+        world.identity().check(exists=True)
+
+
 def test_another_name_in_the_configuration_is_another_ledger(world):
     world.ship()
     renamed = cluster_of(ledger={"topic": "audit.{pipeline}"})
