@@ -4,7 +4,11 @@ in tests/integration/test_doctor.py."""
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -155,6 +159,34 @@ def test_a_runs_folder_that_cannot_be_written_to_is_told_and_nothing_is_left_in_
     good = found_at(str(tmp_path / "runs"))
     assert [each.severity for each in good] == ["ok", "ok"]
     assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and shutil.which("setpriv") is None, reason="takes a right away from root"
+)
+def test_a_cache_that_cannot_be_written_to_is_no_fault(tmp_path):
+    """A run does without the cache: a service's user may have a home that is read-only."""
+    (tmp_path / "cache").mkdir(mode=0o555)
+    ordinary = (
+        ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
+        if os.geteuid() == 0
+        else []
+    )
+    done = subprocess.run(
+        [*ordinary, sys.executable, "-m", "shipper", "doctor", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "SHIPPER_CACHE": str(tmp_path / "cache" / "shipper")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    [cache] = [
+        each
+        for each in json.loads(done.stdout)["findings"]
+        if each["subject"] == "disk" and str(tmp_path) in each["text"]
+    ]
+    assert cache["severity"] == "warn"
+    assert cache["remedy"]
 
 
 def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over():

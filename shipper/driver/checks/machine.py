@@ -383,9 +383,12 @@ def disks(here: CheckTarget) -> Iterator[Finding]:
             "make room there, or use another folder "
             f"({ {'cache': 'SHIPPER_CACHE', 'runs': '`runs_uri`'}.get(what, 'TMPDIR') })"
         )
-        if free < _TOO_LITTLE_BYTES or not os.access(there, os.W_OK):
-            why = "" if os.access(there, os.W_OK) else ", and this user may not write there"
-            yield fail(f"{says}{why}", remedy)
+        if not os.access(there, os.W_OK):
+            # runs need the cache only for jars to fetch, and the check of Spark fetches those
+            finding = warn if what == "cache" else fail
+            yield finding(f"{says}, and this user may not write there", remedy)
+        elif free < _TOO_LITTLE_BYTES:
+            yield fail(says, remedy)
         elif free < _LITTLE_BYTES:
             yield warn(says, remedy)
         else:
