@@ -166,14 +166,15 @@ def content_problem(head: bytes, format: str, encoding: str) -> str:
         )
     if format not in TEXTS:
         return ""
-    mark = _mark(head)
-    if mark and not encoding.upper().startswith(mark):
+    mark, name = _mark(head), encoding.upper()
+    if mark and not name.startswith(mark):
         return f"it begins with the byte order mark of {mark}: set `source.encoding: {mark}`"
-    wide = encoding.upper().startswith(("UTF-16", "UTF-32"))
-    if not mark and not wide and (found := _wide_text(head)):
-        return (
-            f"its first bytes are {found} without a byte order mark: set `source.encoding: {found}`"
-        )
+    wide, found = name.startswith(("UTF-16", "UTF-32")), _wide_text(head)
+    # Java takes text without a mark for big-endian
+    read_as = f"{name}BE" if name in ("UTF-16", "UTF-32") and not mark else name
+    if found and not found.startswith(read_as):
+        without = "" if mark else " without a byte order mark"
+        return f"its first bytes are {found}{without}: set `source.encoding: {found}`"
     if wide and not mark and len(head) >= _FEW_BYTES and b"\0" not in head:
         return f"its first bytes are no text in {encoding}, as `source.encoding` says: {_DAMAGED}"
     return ""
