@@ -45,7 +45,7 @@ from shipper.stopping import Stopped, raise_when_stopped
 from shipper.terminal import log_level, say
 from shipper.windows.window import parse_window
 from spark_jobs import class_data
-from spark_jobs.jvm import begin_java
+from spark_jobs.jvm import begin_java, end_unused_java
 from spark_jobs.settings import set_environment, spark_settings
 
 #: Time to stop: a little less than the caller's patience.
@@ -254,6 +254,7 @@ if __name__ == "__main__":
         code = told.code if isinstance(told.code, int) else 1
     # Everything is reported and released. Python would take a second to shut down, and wait for
     # threads that wait for a cluster.
+    end_unused_java()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -331,6 +331,15 @@ def java_process() -> subprocess.Popen[bytes] | None:
     return of_spark or getattr(_gateway, "proc", None)
 
 
+def end_unused_java() -> None:
+    """End a JVM that was begun and never waited for, and remove its folder: a process that ends
+    before it needs Java leaves nothing behind."""
+    if _jvm is not None and _jvm.address is None:
+        _jvm.process.kill()
+        _jvm.process.wait()
+        shutil.rmtree(_jvm.folder, ignore_errors=True)
+
+
 def end_java() -> None:
     """End a JVM that has answered a question or two and runs nothing else. A JVM that this process
     did not start is left alone."""

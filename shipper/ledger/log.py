@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
@@ -620,7 +620,7 @@ class LedgerLog:
             f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
         )
         problem = (
-            f"cluster {self.cluster}: the ledger of {self.pipeline} has "
+            f"cluster {self.cluster.name}: the ledger of {self.pipeline} has "
             f"{plural(archive.entries, 'record')} in the archive {where}, and without them "
             "shipper would send their files again"
         )
@@ -822,7 +822,13 @@ def _mismatch(found: Manifest, origin: Origin, facts: LogFacts) -> str | None:
             "be told from the old one"
         )
     if found.origin != origin:
-        return f"it belongs to another log: {found.origin}, and this is {origin}"
+        theirs, ours = asdict(found.origin), asdict(origin)
+        others = [
+            f"{name} {theirs[name]}, not {ours[name]}"
+            for name in ours
+            if theirs[name] != ours[name]
+        ]
+        return f"it belongs to another log ({'; '.join(others)})"
     for partition, end in ((CONTROL, found.control_end), (CHUNKS, found.chunks_end)):
         if not facts.starts[partition] <= end <= facts.ends[partition]:
             held = f"holds offsets {facts.starts[partition]} to {facts.ends[partition]}"

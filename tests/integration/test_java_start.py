@@ -269,6 +269,24 @@ def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(java, tmp_pa
 
 
 @pytest.mark.long
+def test_a_run_that_fails_before_it_needs_java_leaves_no_temporary_file(world, tmp_path):
+    blocked, temporary = tmp_path / "blocked", tmp_path / "temporary"
+    blocked.touch()
+    temporary.mkdir()
+    world.write_pipeline(runs_uri=str(blocked / "runs"))
+    done = subprocess.run(
+        [sys.executable, "-m", *world._steps("early", "plan")],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "SHIP-005" in done.stderr) == (1, True), done.stderr
+    assert list(temporary.iterdir()) == []
+    assert str(temporary) not in subprocess.check_output(["ps", "-eo", "args"], text=True)
+
+
+@pytest.mark.long
 def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(
     tmp_path,
 ):

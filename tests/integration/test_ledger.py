@@ -222,7 +222,7 @@ class TestArchive:
         assert records_there(ledger_of(world).look(ask_state(["old"]), 15)) == 20
         assert records_there(ledger_of(world).look(ask_state(), 15)) == 30
         # Without its archive the ledger is not believed.
-        says = r"3 records in the archive.*Nothing was sent"
+        says = r"^cluster local: .*3 records in the archive.*Nothing was sent"
         with pytest.raises(LedgerGone, match=says):
             ledger_of(world, folder=False).look(ask_state(["old"]), 15)
         for shard in world.root.glob("runs/*/ledger.local/archive/shards/*"):
