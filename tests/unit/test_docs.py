@@ -48,6 +48,13 @@ def test_relative_links_lead_somewhere(name):
     assert broken == []
 
 
+@pytest.mark.parametrize("name", [name for name in _FILES if name.endswith(".md")])
+def test_each_table_has_a_head(name):
+    """Rows behind a blank line are no table: they are shown as text, with their bars."""
+    begins = re.compile(r"^\n\|.*\n(?!\|[-:| ]+\|$)", re.M)
+    assert begins.findall((ROOT / name).read_text()) == []
+
+
 def test_pages_that_code_names_are_there():
     broken = [
         f"{name}: {page}#{anchor}"
