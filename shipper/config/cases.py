@@ -20,7 +20,6 @@ from shipper.config.load import (
     LoadedConfig,
     ignored,
     load_pipeline,
-    missing_folder,
     show,
 )
 from shipper.config.pipeline import Pipeline
@@ -201,8 +200,7 @@ def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
 
 def load_cases(config_dir: Path, name: str) -> CaseFile:
     """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
-    if not config_dir.is_dir():
-        raise ConfigError(str(missing_folder(config_dir)))
+    pipeline = load_pipeline_to_test(config_dir, name)
     path = cases_path(config_dir, name)
     shown = show(config_dir, path)
     if not path.exists():
@@ -211,7 +209,7 @@ def load_cases(config_dir: Path, name: str) -> CaseFile:
             f"with `shipper preview {name} --save-test`.",
             code="SHIP-113",
         )
-    found = _read(config_dir, load_pipeline_to_test(config_dir, name))
+    found = _read(config_dir, pipeline)
     if isinstance(found, list):
         raise ConfigError("\n".join(map(str, found)), code="SHIP-204")
     return found

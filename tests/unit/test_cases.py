@@ -218,3 +218,10 @@ def test_what_goes_to_quarantine_is_compared_by_its_reason_and_its_value(config)
     write(config, one_case(expect=[{"fails": "unparseable"}]))
     with pytest.raises(ConfigError, match=r"expect\[0\]\.fails: .*`quarantined`"):
         load_cases(config, "web")
+
+
+@pytest.mark.parametrize(("pipeline", "code"), [("web", "SHIP-113"), ("no", "SHIP-202")])
+def test_no_test_is_asked_for_of_a_pipeline_that_is_not_there(pipeline, code, config):
+    with pytest.raises(ConfigError) as refused:
+        load_cases(config, pipeline)
+    assert refused.value.code == code
