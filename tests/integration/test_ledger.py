@@ -296,7 +296,7 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
         ("b.log", 1, False),
     ]
     shutil.rmtree(world.root / "runs" / world.name / "ledger.local")
-    world.fails(code=1, says="in the archive .*runs_uri")
+    world.fails(code=1, says="cluster local: the ledger .* in the archive .*runs_uri")
     said = world.shipper("ledger", "show", world.name)
     assert said.returncode == 1
     assert "in the archive" in said.stderr

@@ -58,15 +58,22 @@ class Config:
         return replace(self, renamed=other.renamed, without=other.without)
 
     def changed(
-        self, chance: random.Random, clusters: Sequence[str], *, scheduled: bool, known: bool
+        self,
+        chance: random.Random,
+        clusters: Sequence[str],
+        *,
+        scheduled: bool,
+        known: bool,
+        archiving: bool,
     ) -> Config:
         """Return it with a change or two, at random. ``known``: something is known of the pipeline,
-        so that it needs its former name when it is renamed."""
+        so that it needs its former name when it is renamed. ``archiving``: no cluster is renamed,
+        since records are going to the folder under its name."""
         values = {
             **_VALUES,
             **(_OF_SCHEDULE if scheduled else {}),
             "names": (self.names + known,),
-            "renamed": ((*self.renamed, chance.choice(clusters)),),
+            "renamed": ((*self.renamed, *((chance.choice(clusters),) if not archiving else ())),),
             "without": ("", *clusters) if len(clusters) > 1 else ("",),
         }
         changes, fields = {}, chance.sample(sorted(values), chance.randint(1, 2))

@@ -179,6 +179,7 @@ class ScheduleHistory(ships.History):
         run = Run("archive", risks=(0.9, 0.0), words=("told", "told", "archive", "commit"))
         self._may_hurt(run, process)
         begun = self.world.spawn(work, "archive", process), process
+        self._archives.append(begun)
         if self.habits.strikes:
             self._wait_for_strike(run, *begun)
         return begun

@@ -155,6 +155,7 @@ class History:
         self._numbers = itertools.count()
         self._hurts = True
         self._config, self._is_scheduled = UNCHANGED, False
+        self._archives: list[tuple[Fiber, Process]] = []
         self._configs: dict[str, Config] = {}
         """Digest of the transform → the pipeline's settings with it."""
         self._lost_ledger = self._has_copies = False
@@ -263,7 +264,11 @@ class History:
             chance, before = self.world.random, self._config
             known = any("_shipper.sim" in cluster.topics for cluster in self.clusters.values())
             self._config = before.changed(
-                chance, self.names, scheduled=self._is_scheduled, known=known
+                chance,
+                self.names,
+                scheduled=self._is_scheduled,
+                known=known,
+                archiving=any(not (f.done or p.dead) for f, p in self._archives),
             )
             self.world.tell(f"the pipeline is changed: {self._config}")
             for name in self.names:
