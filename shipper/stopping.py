@@ -29,6 +29,8 @@ class Stopped(SystemExit):
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
         """State of the records at the stop, if known."""
+        self.rest = "Run the same command again for the rest"
+        """How to send the rest."""
 
     @property
     def message(self) -> str:
@@ -36,7 +38,7 @@ class Stopped(SystemExit):
             self.there
             or "What was sent until then, if anything, is in the ledger and is not sent again"
         )
-        text = f"{self.why}. {there}. Run the same command again for the rest."
+        text = f"{self.why}. {there}. {self.rest}."
         return with_code(text, STOPPED)
 
 

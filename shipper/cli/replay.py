@@ -130,7 +130,7 @@ def replay(
     )
     folder = RunFolder.of(job)
     err.say(f"replay {wanted.id}")
-    again = f"`shipper replay {pipeline} --id {wanted.id}` sends what is missing"
+    again = wanted.how_to_finish(pipeline)
     code, _ = run_to_report(job, folder, as_json=as_json, again=again)
     if code:
         err.say(f"replay {wanted.id} is not complete. {again}.", "red")

@@ -166,7 +166,10 @@ def run_to_report(
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
     if result is None and stopped:
-        stopped.there = f"What it sent until then is in the ledger{again and f'. {again}'}"
+        stopped.there, stopped.rest = (
+            "What it sent until then is in the ledger",
+            again or stopped.rest,
+        )
         raise stopped
     if result is None:
         folder.try_to_write()  # or this is why there is no report, and its remedy the better one

@@ -18,7 +18,7 @@ from shipper.config.checks import DeliveryCheck, ReadBackCheck
 from shipper.config.content_checks import ContentCheck, RowsCheck
 from shipper.config.pipeline import Pipeline
 from shipper.config.record_mapping import Route
-from shipper.config.rules import REPLAY_INFIX, Model, check_topic, sql_literal
+from shipper.config.rules import REPLAY_INFIX, Model, check_topic, original, sql_literal
 from shipper.errors import UsageError
 
 #: Rule that drops lines whose event time is outside the replay. It comes first: such a line counts
@@ -55,6 +55,11 @@ class Replay(Model):
     def name(self, pipeline: str) -> str:
         """Return the name of the derived pipeline."""
         return f"{pipeline}{REPLAY_INFIX}{self.id}"
+
+    def how_to_finish(self, pipeline: str) -> str:
+        """Return the command that sends the rest, which the first one does not: it is a replay of
+        its own."""
+        return f"`shipper replay {original(pipeline)} --id {self.id}` sends what is missing"
 
 
 def replayed(pipeline: Pipeline, replay: Replay) -> Pipeline:

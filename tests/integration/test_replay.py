@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import signal
 import subprocess
 import time
@@ -170,3 +171,27 @@ def test_one_that_was_killed_is_finished_and_nothing_is_there_twice(world):
     assert account["delivered"] > 0
     found = Counter(read_topic(world.bootstrap, other))
     assert found == Counter([*(line(n) for n in range(3_600)), b"no time"])
+
+
+@pytest.mark.cold
+@pytest.mark.long
+def test_one_that_is_stopped_says_how_to_finish_it_and_never_the_same_command(world):
+    """The same command is another replay: readers would see the records twice."""
+    world.write_pipeline(**_spec())
+    arguments = ["--window", "2026-11-01/2026-11-02", "--topic-prefix", "again."]
+    child = subprocess.Popen(
+        world.command("replay", world.name, *arguments, "--reason", "r"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stderr is not None
+    said = ""
+    for line in child.stderr:
+        said += line
+        if line.startswith("plan: listing"):
+            child.send_signal(signal.SIGTERM)
+    assert child.wait() == 128 + signal.SIGTERM, said
+    [id] = re.findall("^replay (.*)$", said.splitlines()[1])
+    [stopped] = [line for line in said.splitlines() if "SHIP-002" in line]
+    assert f"shipper replay {world.name} --id {id}" in stopped
+    assert "same command" not in stopped
