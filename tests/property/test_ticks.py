@@ -570,23 +570,29 @@ class History:
         own_folders = set() if place.by == "modified" else {place.folder(tick) for tick in own}
         return {tick for tick in found if place.folder(tick) not in own_folders}
 
-    def delivered(self, cluster: str) -> set[FileId]:
-        """Return what runs are known to have delivered, as long as their results are there."""
+    def delivered(self, cluster: str, since: int) -> set[FileId]:
+        """Return what runs are known to have delivered, as long as their results are there. A plan
+        reads none of those whose window was over at tick ``since``, where it began to look."""
         found = set[FileId]()
         for run in self.runs:
-            if seen := run.seen.get(cluster):
+            if run.own.stop > since and (seen := run.seen.get(cluster)):
                 found |= seen.files if seen.passed else set()
                 notes = set[Note]().union(*seen.notes.values())
                 found -= {FileId(one.path, one.size_bytes or 0, one.modified_ms) for one in notes}
         return found
 
     def lacking(
-        self, cluster: str, plan: ClusterPlan, own: Sequence[File], late: Sequence[PlannedFile]
+        self,
+        cluster: str,
+        plan: ClusterPlan,
+        own: Sequence[File],
+        late: Sequence[PlannedFile],
+        since: int,
     ) -> set[FileId]:
         """Return what of the plan's files the cluster lacks, or may lack if nobody could ask it."""
         settled = [file for file in own if self.place.settled(file)]
         if plan.problem:
-            return {one.id for one in (*settled, *late)} - self.delivered(cluster)
+            return {one.id for one in (*settled, *late)} - self.delivered(cluster, since)
         lacks = {file.id for file in settled if self.place.lacks(cluster, file)}
         late_here = {file.id for file in late if cluster in file.late_for}
         return (lacks | late_here) - {one.id for one in plan.recognised}
@@ -609,7 +615,8 @@ class History:
         )
         found = Seen(False, {*before, *own}, asked=not plans[cluster].problem)
         own_files = [file for tick in own for file in files[tick]]
-        lacking = self.lacking(cluster, plans[cluster], own_files, planned.late_files) | {
+        since = min((*before, *own))
+        lacking = self.lacking(cluster, plans[cluster], own_files, planned.late_files, since) | {
             FileId(one.path, one.size_bytes or 0, one.modified_ms)
             for one in planned.left_out
             if cluster in one.clusters
