@@ -16,6 +16,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import Replay
 from shipper.config.rules import Model, suggestion
 from shipper.config.units import RATE_PATTERN, parse_rate
+from shipper.stopping import SAME_COMMAND
 
 #: Name by which a run opens a delivery gate of its window that closed in an earlier run, among the
 #: checks that it may skip.
@@ -120,6 +121,10 @@ class RunRequest(Model):
     def is_for(self, cluster: str) -> bool:
         """True if the run is to ship to the cluster, of those that the pipeline has."""
         return not self.clusters or cluster in self.clusters
+
+    def how_to_finish(self, pipeline: str) -> str:
+        """Return the advice on what sends the rest of the run."""
+        return self.replay.how_to_finish(pipeline) if self.replay else SAME_COMMAND
 
     def results_uri(self, of_pipeline: str) -> str:
         """Return where the run's results go. ``of_pipeline``: its `runs_uri`, resolved."""

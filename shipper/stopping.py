@@ -20,6 +20,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_EVERY_SECONDS = 1.0
 
 
+#: What sends the rest of a run.
+SAME_COMMAND = "Run the same command again for the rest"
+
+
 class Stopped(SystemExit):
     """Raised in the main thread. Its exit code is 128 + the signal's number, as shells have it."""
 
@@ -29,8 +33,8 @@ class Stopped(SystemExit):
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
         """State of the records at the stop, if known."""
-        self.rest = "Run the same command again for the rest"
-        """How to send the rest."""
+        self.rest = SAME_COMMAND
+        """Advice on what sends the rest."""
 
     @property
     def message(self) -> str:

@@ -56,7 +56,6 @@ from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.report_schema import schema_texts
 from shipper.report.results import GateResult
-from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.request import FORM, RunRequest
 from shipper.stopping import Stopped, raise_when_stopped
@@ -399,9 +398,9 @@ def run(
     job = new_job(pipeline, window, config, (), request, last=last)
     metrics = MetricsFile(metrics_file) if metrics_file else None
     say_killed(config, job.pipeline, err)
-    code, result = run_to_report(job, RunFolder.of(job), as_json=as_json)
+    code, result = run_to_report(job, as_json=as_json)
     if not as_json and (again := answered(job, result)):
-        code, result = run_to_report(again, RunFolder.of(again), as_json=as_json)
+        code, result = run_to_report(again, as_json=as_json)
     try:
         if metrics:
             metrics.add(metrics_of_run(result, runtime.now()))

@@ -22,7 +22,6 @@ from shipper.config.replay_request import Replay, replayed
 from shipper.config.units import parse_rate
 from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay
-from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
 from shipper.windows.expression import FORMS
 from shipper.windows.window import Window, parse_moment
@@ -128,12 +127,10 @@ def replay(
         tuple(runner.step_names(tuple(derived.clusters))),
         RunRequest(replay=wanted, files=wanted.files, brief=True),
     )
-    folder = RunFolder.of(job)
     err.say(f"replay {wanted.id}")
-    again = wanted.how_to_finish(pipeline)
-    code, _ = run_to_report(job, folder, as_json=as_json, again=again)
+    code, _ = run_to_report(job, as_json=as_json)
     if code:
-        err.say(f"replay {wanted.id} is not complete. {again}.", "red")
+        err.say(f"replay {wanted.id} is not complete. {wanted.how_to_finish(pipeline)}.", "red")
     raise typer.Exit(code)
 
 

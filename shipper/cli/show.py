@@ -151,13 +151,11 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
         )
 
 
-def run_to_report(
-    job: runner.Job, folder: RunFolder, *, as_json: bool, again: str = ""
-) -> tuple[int, RunReport]:
-    """Run all steps of a run, and print its report. Return the exit code, too. ``again``: how to
-    send the rest, if not by the same command. Raises StepResultError for a run without a report,
-    Stopped."""
+def run_to_report(job: runner.Job, *, as_json: bool) -> tuple[int, RunReport]:
+    """Run all steps of a run, and print its report. Return the exit code, too. Raises
+    StepResultError for a run without a report, Stopped."""
     out, err, stopped = Terminal(), Terminal(stderr=True), None
+    folder, rest = RunFolder.of(job), job.request.how_to_finish(job.pipeline.name)
     folder.make()
     try:
         # spark-submit sends its child's standard error to standard output
@@ -166,10 +164,7 @@ def run_to_report(
         code, stopped = 128 + error.signum, error
     result = folder.find(runner.REPORT, RunReport)
     if result is None and stopped:
-        stopped.there, stopped.rest = (
-            "What it sent until then is in the ledger",
-            again or stopped.rest,
-        )
+        stopped.there, stopped.rest = "What it sent until then is in the ledger", rest
         raise stopped
     if result is None:
         folder.try_to_write()  # or this is why there is no report, and its remedy the better one
@@ -177,7 +172,7 @@ def run_to_report(
         raise StepResultError(
             f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
             "above say why. What was sent is in the ledger. "
-            f"{again or 'Run the same command again for the rest'}. See {folder.uri}."
+            f"{rest}. See {folder.uri}."
         )
     if as_json:
         print_json(result)

@@ -106,8 +106,7 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
     except Stopped as stopped:
         if name in _BEFORE_THE_FIRST_BYTE:
             stopped.there = "Nothing was sent"
-        if replay := context.request.replay:
-            stopped.rest = replay.how_to_finish(context.pipeline.name)
+        stopped.rest = context.request.how_to_finish(context.pipeline.name)
         if name != REPORT:
             context.folder.write(
                 result_name,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from shipper.config.replay_request import Replay
+from shipper.config.rules import REPLAY_INFIX
 from shipper.report.run_folder import find_kept, reached
 from shipper.whole_files import write_whole
 
@@ -24,4 +25,4 @@ def find_replay(runs_uri: str, pipeline: str, replay: str) -> Replay | None:
 
 
 def _path(runs_uri: str, pipeline: str, replay: str) -> str:
-    return f"{runs_uri.rstrip('/')}/{pipeline}.replay.{replay}/replay.json"
+    return f"{runs_uri.rstrip('/')}/{pipeline}{REPLAY_INFIX}{replay}/replay.json"
