@@ -129,7 +129,7 @@ def _changed(before: Pipeline, now: Pipeline, *, other_keys: bool) -> Iterator[C
                 "ones stay missing."
             )
             yield Change(name, "clusters", (cluster,), text)
-    if before.records.redact != now.records.redact:
+    if any(rule not in now.records.redact for rule in before.records.redact):
         text = (
             "Text that no rule redacts any more leaves unchanged. Records that were shipped "
             "before stay as they are."

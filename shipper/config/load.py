@@ -429,7 +429,12 @@ class Folder(Generic[M]):
             for stem, fault in self.misnamed():
                 if stem == name:
                     raise ConfigError(str(fault), code="SHIP-202")
-            known = suggestion(Path(name).stem, stems, "there are") or self.none_here()
+            now = [stem for stem in stems if name in _former_names(self.file(stem))]
+            known = (
+                f": it is {now[0]!r} now"
+                if now
+                else suggestion(Path(name).stem, stems, "there are") or self.none_here()
+            )
             raise ConfigError(f"there is no {self._key} {name!r}{known}", code="SHIP-202")
         return self.read(name)
 

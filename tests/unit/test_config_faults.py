@@ -327,6 +327,10 @@ def test_a_renamed_pipeline_is_kept_under_the_first_of_its_names(config):
     ):
         assert faults_of(pipeline(text)) == []
         assert load_pipeline(config, "web").key == key
+    # Its errors and old notices name that one.
+    with pytest.raises(ConfigError, match="it is 'web' now") as error:
+        load_pipeline(config, "oldest")
+    assert error.value.code == "SHIP-202"
 
 
 def test_a_clusters_file_among_pipelines_is_told_as_that():
