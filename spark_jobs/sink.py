@@ -40,7 +40,6 @@ _OTHER_CODE = (
 )
 
 
-_PROVED_AT_ONCE_BYTES = 8_000_000
 _TOLD = "python string, host string, daemon long, code string"
 _TELLS_SECONDS = 0.5
 """Time that a task of :func:`look_at_executors` takes, so that no executor gets two of them."""

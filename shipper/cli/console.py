@@ -51,7 +51,6 @@ Strict = Annotated[
 ]
 NEEDS_A_LOOK = 3
 """Exit code of a finished command that left a warning, under --strict."""
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 
