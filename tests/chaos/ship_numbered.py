@@ -98,9 +98,6 @@ class NumberedEngine:
     def refuse_unsafe_sql(self, config_dir: Path) -> None:
         pass
 
-    def headers_of_files(self, uris: Sequence[str]) -> dict[str, tuple[tuple[str, bytes], ...]]:
-        return {}
-
     def job(
         self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
     ) -> NumberedJob:
