@@ -18,6 +18,9 @@ from shipper.errors import StepResultError
 from shipper.report.run_folder import Result, RunFolder
 
 _LEAVE_WITHIN_SECONDS = 5.0
+_GOES_ON_EVERY = dt.timedelta(hours=12)
+"""Time after which a ship says that its run goes on, well within
+:data:`shipper.report.window_state.KILLED_AFTER`."""
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +92,7 @@ class ProgressFile:
         self._thread.join(_LEAVE_WITHIN_SECONDS)
 
     def _write(self) -> None:
-        written = False
+        written, said = False, runtime.now()
         while self._told.wait() and not self._over:
             self._told.clear()
             if self._latest is None or self._over:
@@ -97,6 +100,9 @@ class ProgressFile:
             try:
                 written = True
                 self._folder.write_text(self._name, self._latest.model_dump_json() + "\n")
+                if self._latest.at - said >= _GOES_ON_EVERY:
+                    said = self._latest.at
+                    self._folder.note_that_it_goes_on(said)
             except StepResultError as error:
                 log.debug("progress is not shown: %s", error.message)
         if written:

@@ -266,6 +266,17 @@ class RunFolder:
             placed = record.model_copy(update={"at": self._place(at)})
             write_records(*self._beside, [placed])
 
+    def note_that_it_goes_on(self, at: dt.datetime) -> None:
+        """Note beside the runs that a run which has a plan has not ended by ``at``: a ship may take
+        days. Raises StepResultError."""
+        from shipper.report.window_records import begun, write_records
+
+        if plan := self.find("plan", StepResult):
+            window, others = Window(plan.window_start, plan.window_end), plan.asked.other_clusters
+            record = begun(window, self.run_id, plan.place, others)
+            with self._reached():
+                write_records(*self._beside, [record.model_copy(update={"finished": at})])
+
     def find_later(self, name: str, result: R) -> R | None:
         """Return the step's result if an attempt that began after ``result``'s left one. Does not
         read ``result`` again. Raises StepResultError."""

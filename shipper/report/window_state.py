@@ -40,8 +40,7 @@ STATES = (
 #: Those in which all of the window is on the cluster.
 THERE = (SHIPPED, LATE, DOUBT)
 KILLED_AFTER = dt.timedelta(hours=26)
-"""A run that began longer ago and left no report was killed: by default none may take longer than a
-day (`schedule.give_up_after`)."""
+"""A run that began longer ago, or said longer ago that it ships, and left no report was killed."""
 
 
 class UnderWay(NamedTuple):
@@ -50,6 +49,7 @@ class UnderWay(NamedTuple):
     run_id: str
     window: Window
     began: dt.datetime
+    """Time when it began; of a ship that takes many hours, when it last said that it goes on."""
     error: str = ""
     """Error of the step that failed last; empty: none did."""
 
@@ -231,7 +231,8 @@ class _Fold:
         run = self.open.get(record.run_id)
         if record.step == "begun" and own:
             self.open.pop(record.run_id, None)
-            self.open[record.run_id] = UnderWay(record.run_id, record.window, record.finished)
+            began = max(record.finished, run.began) if run else record.finished
+            self.open[record.run_id] = UnderWay(record.run_id, record.window, began)
         elif record.passed:
             delivered = Window(record.since, record.window_end)
             self._bury(lambda one: contains(delivered, one.window))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from shipper import runtime
 from shipper.config.cluster import Delivery
 from shipper.driver import ledger_progress
 from shipper.driver.ledger_progress import Progress
@@ -21,8 +22,11 @@ from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, ChunkKey
+from shipper.report.plan_result import PlanResult
 from shipper.report.progress import ProgressFile, ShipProgress, progress_of
 from shipper.report.run_folder import RunFolder
+from shipper.report.window_records import read_records
+from shipper.report.window_state import FAILED, SHIPPING, state_at, window_state
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
 from shipper.worker.order import OrderedSplit, ShipOrder
@@ -30,6 +34,7 @@ from tests.doubles.memory_log import MemoryLog
 from tests.doubles.runtime import runtime_with
 from tests.doubles.task import order_with
 from tests.samples.ledger import chunk_value
+from tests.samples.results import NOON, common
 from tests.waiting import wait_until
 
 CHUNK = ChunkKey(SplitId(FileId("a.log", 100, 5), 0), 0, "t")
@@ -185,6 +190,28 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
     ) == ("c", 10, 100, 40, 1)
     assert figures.parked == ("late.topic",)
     assert list(tmp_path.rglob("progress.*")) == []
+
+
+def test_the_run_of_a_ship_that_takes_days_is_not_called_killed(tmp_path):
+    runs, hour, now = str(tmp_path), dt.timedelta(hours=1), runtime.now()
+    folder = RunFolder(runs, "web", NOON, "r")
+    folder.note_begin(NOON, now, ())
+    folder.write("plan", PlanResult(**common(at=now), source="s"))
+
+    def state_seen_at(moment: dt.datetime) -> str | None:
+        found = window_state(NOON, read_records(runs, "web", NOON.start))
+        return state_at(found, None, moment)
+
+    assert state_seen_at(now + 25 * hour) == SHIPPING
+    assert state_seen_at(now + 27 * hour) == FAILED
+    figures = ShipProgress(
+        cluster="c", began=now, at=now + 13 * hour, records=1, bytes=1, wire_bytes=1,
+        records_per_second=1, splits=2, splits_done=1,
+    )  # fmt: skip
+    with ProgressFile(folder, "c") as file:
+        file.tell(figures)
+        wait_until(lambda: state_seen_at(now + 38 * hour) == SHIPPING)
+    assert state_seen_at(now + 40 * hour) == FAILED, "since then it has said nothing"
 
 
 def test_one_large_file_is_counted_by_its_bytes():
