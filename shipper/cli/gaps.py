@@ -318,7 +318,7 @@ def _show(pipeline: str, looked: _Looked) -> None:
     since = min(looked.first.values())
     shown = f"{plural(len(looked.windows), 'window')} since {since:%Y-%m-%dT%H:%M:%SZ}"
     if found:
-        _show_gaps(found, shown)
+        _show_gaps(pipeline, found, shown)
         if looked.earlier:
             err.say(
                 f"Pipeline {looked.earlier} has no file any more, and shipped the same "
@@ -336,7 +336,7 @@ def _show(pipeline: str, looked: _Looked) -> None:
         err.say(problem, "red")
 
 
-def _show_gaps(found: list[Gap], looked: str) -> None:
+def _show_gaps(pipeline: str, found: list[Gap], looked: str) -> None:
     rows = table("cluster", "from/to", ">windows", "why")
     for gap in found:
         rows.add_row(gap.cluster, gap.window, f"{gap.windows:,}", str(gap))
@@ -344,5 +344,5 @@ def _show_gaps(found: list[Gap], looked: str) -> None:
     total = sum(gap.windows for gap in found)
     out.say(
         f"{plural(total, 'gap')} in {looked}. To ship what is missing, run the window: `shipper "
-        "run … --window FROM/TO`."
+        f"run {pipeline} --window FROM/TO`."
     )

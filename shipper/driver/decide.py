@@ -722,10 +722,10 @@ def _some(files: Sequence[FileId]) -> str:
 
 def shipped_under_another(count: int) -> str:
     """Return the note on complete files of another transform."""
-    were = "was" if count == 1 else "were"
+    were, count_as = ("was", "counts") if count == 1 else ("were", "count")
     return (
         f"{plural(count, 'file')} {were} shipped completely before `records`, `routes`, `format` "
-        "or `split_size` were changed, and count as done: their records stay as they are. "
+        f"or `split_size` were changed, and {count_as} as done: what was sent stays as it is. "
         "`--reship` sends them again, by the present configuration."
     )
 

@@ -158,7 +158,7 @@ class Progress:
         left = self._figures(seconds).seconds_left
         eta = "" if left is None else f", about {format_duration(left)} left"
         rate = self._records / seconds
-        parked = f"; parked: {', '.join(self._parked)}" if self._parked else ""
+        parked = f"; records wait for {', '.join(self._parked)}" if self._parked else ""
         say(
             f"{self._order.cluster}: {plural(self._records, 'record')} "
             f"({format_bytes(self._bytes)}), {self._share:.0%} of "

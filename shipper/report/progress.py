@@ -51,9 +51,12 @@ class ShipProgress(Result):
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds left if the rate stays as it was; None: too early to say."""
+        """Seconds left if the rate stays as it was; None: too early to say, or all that is left
+        waits for a topic."""
+        if self.share <= 0.02 or (self.parked and self.splits_done == self.splits):
+            return None
         seconds = (self.at - self.began).total_seconds()
-        return seconds / self.share - seconds if self.share > 0.02 else None
+        return seconds / self.share - seconds
 
 
 def file_of(cluster: str) -> str:

@@ -189,6 +189,8 @@ def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
         figures.splits_done,
     ) == ("c", 10, 100, 40, 1)
     assert figures.parked == ("late.topic",)
+    read = figures.model_copy(update={"splits_done": figures.splits, "share": 1.0})
+    assert read.seconds_left is None, "nobody knows when the topic takes them"
     assert list(tmp_path.rglob("progress.*")) == []
 
 
