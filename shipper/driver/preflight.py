@@ -108,14 +108,13 @@ def preflight(
     )
     tuning = sizing.tune()
     transactional = is_transactional(client, cluster, pipeline, some_topic)
-    # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or one
-    # that is sized anew during the ship, is still one request. At least once, several batches wait
-    # for a partition, and librdkafka cuts them.
-    lanes_cut = transactional and not sizing.batch_bytes
-    batch_bytes = LONG_BATCH_BYTES if lanes_cut else tuning.batch_bytes
-    settings = lane_settings(
-        cluster, pipeline, batch_bytes + batch_bytes // 8, transactional=transactional
-    )
+    batch_bytes = tuning.batch_bytes
+    if transactional:
+        # Lanes cut batches themselves, by the average record; so that a batch with larger ones, or
+        # one that is sized anew during the ship, is still one request. At least once, several
+        # batches wait for a partition, and librdkafka cuts them.
+        batch_bytes = (sizing.batch_bytes or LONG_BATCH_BYTES) * 9 // 8
+    settings = lane_settings(cluster, pipeline, batch_bytes, transactional=transactional)
     settings = replace(settings, compression_level=tuning.level)
     return Preflight(settings, sizing, tuning, limits, rate_limit)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,8 @@ class Chunk:
     """Chosen by the lane that sends it."""
     records: int = field(init=False)
     """Number of its records; stays when the records themselves are dropped."""
+    record_bytes: float = field(init=False)
+    """Bytes of key, value and headers of a record, on average; of headers, by some records."""
     serial: int = field(init=False, default=0)
     """The pool's: in which order chunks were submitted."""
     delivered: bool = field(init=False, default=False)
@@ -66,6 +68,10 @@ class Chunk:
 
     def __post_init__(self) -> None:
         self.records = len(self.values)
+        headers, count = self.headers or (), max(1, self.records)
+        some = {0, count // 2, count - 1} if headers else set[int]()
+        beside = sum(header_bytes(headers[at : at + 1][0]) for at in some)
+        self.record_bytes = self.size_bytes / count + beside / max(1, len(some))
 
     @property
     def needs_partition(self) -> bool:
@@ -136,6 +142,11 @@ class NumberedHeaders(Sequence[list[Header]]):
             [*mine, self._chunk, ("shipper-number", b"%d" % (ordinal + 1))]
             for mine, ordinal in zip(own, self._ordinals[index], strict=False)
         ]
+
+
+def header_bytes(headers: Iterable[Header]) -> int:
+    """Return the bytes that a record's headers take in a batch: names, values and their lengths."""
+    return sum(len(name.encode()) + len(value) + 4 for name, value in headers)
 
 
 def header_pairs(row: dict[str, bytes | None]) -> list[Header]:

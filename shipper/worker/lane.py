@@ -40,9 +40,10 @@ from shipper.kafka.producer import LaneProducer, SentBytes
 from shipper.kafka.topics import FORBIDDEN, TopicLookup
 from shipper.kafka.transaction import Transactions
 from shipper.types import Decided, PresentIds
-from shipper.worker.chunk import Chunk
+from shipper.worker.chunk import Chunk, header_bytes
 from shipper.worker.rate import BURST_SECONDS, PACED_SHARE, PacedTransaction, SendSize
 from shipper.worker.receipt import MOST_NAMED
+from shipper.worker.tuning import LARGEST_BATCH
 from shipper.worker.wire_size import WireSize
 
 if TYPE_CHECKING:
@@ -597,10 +598,10 @@ def batches(
     to, in the order of the chunks.
 
     ``round_bytes``: size for records of such a chunk. A partition's batches are of equal size, and
-    up to a tenth larger than that: each takes a round trip, so a small one at the end would cost as
-    much as a full one. Sizes are judged by the chunk's average record; a batch that comes out
-    larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs a round
-    trip and nothing else.
+    up to :data:`LARGEST_BATCH` times as large: each takes a round trip, so a small one at the end
+    would cost as much as a full one. Sizes are judged by the chunk's average record; a batch that
+    comes out larger than the producer's ``batch.size`` is cut by librdkafka, so a wrong guess costs
+    a round trip and nothing else.
     """
     queues: dict[tuple[str, int | None], deque[BatchSlice]] = {}
     bytes_of: dict[tuple[str, int | None], float] = {}
@@ -612,7 +613,8 @@ def batches(
             bytes_of[target] = bytes_of.get(target, 0.0) + _per_record(chunk) * chunk.records
             most[target] = round_bytes(chunk)
     rooms = {
-        target: size / math.ceil(size / (1.1 * most[target])) for target, size in bytes_of.items()
+        target: size / math.ceil(size / (LARGEST_BATCH * most[target]))
+        for target, size in bytes_of.items()
     }
     while queues:
         batch: list[BatchSlice] = []
@@ -633,7 +635,7 @@ def batches(
 
 
 def _per_record(chunk: Chunk) -> float:
-    return chunk.size_bytes / chunk.records + RECORD_OVERHEAD_BYTES
+    return chunk.record_bytes + RECORD_OVERHEAD_BYTES
 
 
 def isolating_batches(
@@ -645,11 +647,13 @@ def isolating_batches(
     for chunk in chunks:
         limit = limits.get(chunk.topic, 0)
         first, room = 0, limit
+        headers = chunk.headers[:] if chunk.headers else None
         for index, value in enumerate(chunk.values[:]):
             size = (
                 len(value or b"")
                 + RECORD_OVERHEAD_BYTES
                 + (len(chunk.keys[index] or b"") if chunk.keys else 0)
+                + (header_bytes(headers[index]) if headers else 0)
             )
             if size > room and index > first:
                 yield [BatchSlice(chunk, first, index)]

@@ -51,6 +51,8 @@ _TASK_BYTES_PER_SECOND = 80_000_000
 #: Up to so many bytes per second of a task, uncompressed, zstd's level 9 takes a quarter of a core
 #: at most: 63 MB/s in place of level 3's 312, for 10 % fewer bytes on the wire (an access log).
 _HIGH_LEVEL, _HIGH_LEVEL_BYTES_PER_SECOND = 9, 15_000_000
+#: A batch may be so much larger than its size, where a small one would be left for the end.
+LARGEST_BATCH = 1.1
 #: Compression of a batch varies around the sample's; a batch that is too large costs a transaction.
 _RATIO_MARGIN = 0.6
 #: What a window seems to unpack to may be half of what it does.
@@ -170,7 +172,8 @@ class Sizing:
         divided among all lanes, or among as many as it has batches for."""
         link, tasks = self.link, self.tasks
         fits = int(
-            max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES) * max(1.0, link.ratio * _RATIO_MARGIN)
+            max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES)
+            * max(1 / LARGEST_BATCH, link.ratio * _RATIO_MARGIN)
         )
         batch = self.batch_bytes or min(
             SHORT_BATCH_BYTES if link.is_short else LONG_BATCH_BYTES, fits, self.chunk_bytes or fits

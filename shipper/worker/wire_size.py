@@ -34,7 +34,7 @@ class WireSize:
 
     def estimate(self, chunk: Chunk, first: int, end: int) -> float:
         """Return the bytes that records [first, end) of the chunk take on the wire, about."""
-        average = chunk.size_bytes / max(1, chunk.records) + _FRAMING_BYTES
+        average = chunk.record_bytes + _FRAMING_BYTES
         whole = average * (end - first)
         if self._codec is not None:
             sample = b"".join(_sample(chunk, first, end, max(1, int(_SAMPLE_BYTES / average))))

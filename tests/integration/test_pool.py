@@ -143,7 +143,8 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
 ):
     """Lanes share what is known of a topic. The first one that is refused learns of the new limit;
     the batches of the others were built by the old one all the same, and none of their records is
-    too large. At least once, a batch holds no more than what is flushed together."""
+    too large, whatever their headers take. At least once, a batch holds no more than what is
+    flushed together."""
     name = f"shrinking{transactional}"
     ledger.create(**{name: 4})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -170,6 +171,7 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
                         b"%s/%d" % (name.encode(), n),
                         lambda p, topic_id: b"",
                         f"noise {n}",
+                        headers=[[("beside", os.urandom(200))] for _ in noise],
                     )
                 ]
             )
