@@ -1,7 +1,5 @@
 """Files that several tests read."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 shipper leaves behind, for the test of later ones: the broker's data (the ledger, the topics),
 results and the index. Run it with each release; never over a folder that is there."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -48,7 +46,7 @@ def lines(hour: int) -> list[str]:
     return [*made, "no JSON"]
 
 
-def write_config(bootstrap: str) -> None:
+def write_config(bootstrap: str):
     for name, text in (
         ("pipelines/kept.yaml", PIPELINE),
         (
@@ -61,7 +59,7 @@ def write_config(bootstrap: str) -> None:
         file.write_text(text)
 
 
-def write_logs() -> None:
+def write_logs():
     for hour in (6, 7):
         file = ROOT / "logs" / f"{hour:02}" / "a.log"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +72,7 @@ def shipper(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def main() -> None:
+def main():
     [folder] = map(Path, sys.argv[1:])
     folder.mkdir(parents=True)
     ROOT.mkdir()
@@ -94,7 +92,7 @@ def main() -> None:
         shutil.rmtree(ROOT)
 
 
-def _of_nobody(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _of_nobody(member):
     if member.name.startswith("kafka/logs/") or member.name.endswith(".html"):  # nobody reads them
         return None
     member.uid = member.gid = 0

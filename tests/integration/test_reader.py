@@ -1,21 +1,17 @@
 """The reader of lines, by itself: what it gives is what lies in the file, or it says of the file
 that it is not."""
 
-from __future__ import annotations
-
 import bz2
 import random
 import zlib
-from pathlib import Path
 
 import pytest
 import xxhash
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import sql_column
-from shipper.driver.pieces import PieceReport, file_pieces
+from shipper.driver.pieces import file_pieces
 from shipper.driver.recognition import HEAD_BYTES, recognise
 from shipper.report.plan_result import PlannedFile
 from shipper.worker.marks import BROKEN, MARK, TOO_LONG, decode_mark
@@ -30,11 +26,9 @@ pytestmark = pytest.mark.spark
 
 LINES = packed_log().split(b"\n")[:-1]
 SPLIT = 64 * 1024
-Row = tuple[bytes | None, int | None, int]
-"""Value, mark, split."""
 
 
-def planned(path: Path) -> PlannedFile:
+def planned(path):
     status = path.stat()
     with path.open("rb") as file:
         format = recognise("", file.read(HEAD_BYTES)).format
@@ -48,13 +42,7 @@ def planned(path: Path) -> PlannedFile:
     )
 
 
-def read(
-    spark: SparkSession,
-    files: list[PlannedFile],
-    split: int = 2**25,
-    limits: LineLimits | None = None,
-    partition_bytes: int | None = None,
-) -> tuple[list[Row], list[PieceReport]]:
+def read(spark, files, split=2**25, limits=None, partition_bytes=None):
     with reading(
         spark,
         list(file_pieces(files, split)),
@@ -73,7 +61,7 @@ def read(
         return rows, found.reports()
 
 
-def including(*globs: str) -> Pipeline:
+def including(*globs):
     return Pipeline.model_validate(
         {
             "pipeline": "web",
@@ -84,7 +72,7 @@ def including(*globs: str) -> Pipeline:
     )
 
 
-def lines(rows: list[Row]) -> list[bytes | None]:
+def lines(rows):
     return [value for value, mark, _ in rows if mark != BROKEN]
 
 
@@ -97,16 +85,16 @@ def test_a_packed_file_whose_name_does_not_say_so_is_read_once_however_many_spli
     for path in paths:
         path.write_bytes((FORMATS / path.name.removesuffix(".txt")).read_bytes())
     files = [planned(path) for path in paths]
-    rows, reports = read(spark, files, split=400, partition_bytes=2**25)
+    rows, reports = read(spark, files, split=100, partition_bytes=2**25)
     assert lines(rows) == LINES * len(paths)
     stored = {report.split: report.stored for report in reports}
     for file in files:
-        pieces = [stored[piece.split] for piece in file_pieces([file], 400)]
+        pieces = [stored[piece.split] for piece in file_pieces([file], 100)]
         assert len(pieces) > 3
         assert file.format == "bzip2" or sum(pieces) == file.size_bytes, file.path
 
 
-def damaged(content: bytes) -> dict[str, bytes]:
+def damaged(content):
     at = len(content) * 3 // 4
     return {
         "the last byte is missing": content[:-1],
@@ -133,7 +121,7 @@ def test_a_damaged_file_is_never_read_in_part_without_a_word(spark, tmp_path):
     assert len(cases) == 13 * 8
     rows, reports = read(spark, [*files, planned(FORMATS / "gzip.log.gz")])
     splits = {report.split: report for report in reports}
-    of_split: dict[int, list[Row]] = {split: [] for split in splits}
+    of_split = {split: [] for split in splits}
     for row in rows:
         of_split[decode_mark(row[2], splits)[0]].append(row)
     for case, piece in zip(cases, file_pieces(files, 2**25), strict=True):
@@ -338,7 +326,7 @@ def test_lz4_frames_whose_blocks_need_each_other_are_read_to_the_last_byte(spark
     rows, reports = read(spark, files, partition_bytes=2**30)
     assert [report.problem for report in reports] == [""] * len(files)
     assert [report.stored for report in reports] == [file.size_bytes for file in files]
-    found: dict[int, list[bytes | None]] = {piece.split: [] for piece in file_pieces(files, 2**25)}
+    found = {piece.split: [] for piece in file_pieces(files, 2**25)}
     for value, _, split in rows:
         found[split].append(value)
     for (_, content), values in zip(made, found.values(), strict=True):

@@ -1,8 +1,6 @@
 """Parquet, ORC, Avro, CSV, records of several lines and whole files by the reader alone: each
 record is there once, with exact values."""
 
-from __future__ import annotations
-
 import bz2
 import csv
 import datetime as dt
@@ -11,27 +9,23 @@ import io
 import json
 import random
 import re
-from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from shipper.config.formats import Csv
 from shipper.config.rules import sql_column
-from shipper.driver.pieces import PieceReport, file_pieces
-from shipper.report.plan_result import PlannedFile
+from shipper.driver.pieces import file_pieces
 from shipper.worker.marks import BROKEN, END, MARK, SWALLOWED, TOO_LONG
 from spark_jobs.reader import Framing, LineLimits, reading
 from tests.data import FORMATS, packed_log
-from tests.data.tables.make import write_blocks
+from tests.data.tables.make import CODEC_ROWS, write_blocks
 
-from .test_reader import Row, lines, planned, read
+from .test_reader import lines, planned, read
 
 pytestmark = pytest.mark.spark
 
@@ -48,26 +42,26 @@ def blocks(tmp_path_factory):
     return path
 
 
-def table(path: Path, format: str = "") -> PlannedFile:
+def table(path, format=""):
     """``format``: by its suffix, unless given."""
     return planned(path).model_copy(update={"format": format or path.suffix[1:]})
 
 
-def framed(framing: Framing, max_line: int = 2**20, keep: int = 5) -> LineLimits:
+def framed(framing, max_line=2**20, keep=5):
     return LineLimits(max_line, keep, framing)
 
 
 DATED = framed(Framing("starts_with", r"\d{4}-\d\d-\d\d "))
 
 
-def accounted(file: PlannedFile, reports: Sequence[PieceReport]) -> bool:
+def accounted(file, reports):
     """Whether all pieces together took all of the file, and nothing twice."""
     return sum(report.stored for report in reports) == file.size_bytes and not any(
         report.problem for report in reports
     )
 
 
-COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+COLUMNS = {
     "i": (pa.int32(), [1, None, -3]),
     "l": (pa.int64(), [2**62, None, 3]),
     "f": (pa.float32(), [1.5, float("nan"), None]),
@@ -99,7 +93,7 @@ ROWS = [
 ]
 
 
-def write(content: pa.Table, path: Path, **more) -> PlannedFile:
+def write(content, path, **more):
     if path.suffix == ".orc":
         orc.write_table(content, path, **more)
     else:
@@ -107,7 +101,7 @@ def write(content: pa.Table, path: Path, **more) -> PlannedFile:
     return table(path)
 
 
-def numbered(count: int) -> pa.Table:
+def numbered(count):
     return pa.table(
         {
             "n": pa.array(range(count), pa.int64()),
@@ -116,7 +110,7 @@ def numbered(count: int) -> pa.Table:
     )
 
 
-def numbers(rows: Sequence[Row]) -> list[int]:
+def numbers(rows):
     return [json.loads(value)["n"] for value in lines(list(rows)) if value is not None]
 
 
@@ -174,7 +168,7 @@ def test_every_type_and_codec_of_avro_is_written_exactly(spark):
     files = [table(path) for path in sorted(AVRO.glob("codec-*.avro"))]
     assert len(files) == 6
     rows, reports = read(spark, [*files, table(AVRO / "empty.avro"), table(AVRO / "strings.avro")])
-    expected = [f'{{"n":{n},"text":"line {n}"}}'.encode() for n in range(200)]
+    expected = [f'{{"n":{n},"text":"line {n}"}}'.encode() for n in range(CODEC_ROWS)]
     assert lines(rows) == expected * 6 + [b'{"value":"one"}', b'{"value":"two"}']
     assert not any(report.problem for report in reports)
 
@@ -266,13 +260,7 @@ def test_a_row_that_is_too_long_is_marked_and_the_next_one_is_read(spark, tmp_pa
 # CSV
 
 
-def csv_rows(
-    spark: SparkSession,
-    path: Path,
-    of: Csv | None = None,
-    max_line: int = 2**20,
-    encoding: str = "UTF-8",
-) -> tuple[list[Any], PieceReport]:
+def csv_rows(spark, path, of=None, max_line=2**20, encoding="UTF-8"):
     rows, (report,) = read(
         spark,
         [planned(path)],
@@ -411,12 +399,7 @@ def test_a_csv_file_is_read_in_its_encoding_and_what_is_no_text_in_it_is_never_c
     assert found[1] == {"id": "2", "name": "café"}
     assert [
         row[1].encode("utf-8", "surrogateescape") for row in found if isinstance(row, list)
-    ] == [
-        b"Jos\xe9",
-        b"\xc3",
-        b"\xed\xa0\x80\xc0\x80\xf8",
-        b"\xf4\x90\x80\x80",
-    ]
+    ] == [b"Jos\xe9", b"\xc3", b"\xed\xa0\x80\xc0\x80\xf8", b"\xf4\x90\x80\x80"]
     path.write_bytes(b"id,name\n1,\x81\x40\n2,\x81\n")
     rows, _ = csv_rows(spark, path, encoding="Shift_JIS")
     assert rows == [{"id": "1", "name": "\u3000"}, ["2", "\udcff"]]
@@ -472,7 +455,7 @@ def test_zeros_behind_packed_content_are_counted_and_anything_else_is_named(
             assert report.stored in (-1, path.stat().st_size), given
 
 
-def lz4_frame(content: bytes) -> bytes:
+def lz4_frame(content):
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "lz4") as stream:
         stream.write(content)
@@ -536,9 +519,9 @@ def test_no_json_that_shipper_makes_holds_bytes_that_are_no_utf8(spark, tmp_path
 # Records of several lines, and whole files
 
 
-def records_of(content: bytes, pattern: bytes) -> list[bytes]:
+def records_of(content, pattern):
     """What they are by their definition: lines, each with its end, put together."""
-    found: list[bytes] = []
+    found = []
     for line in content.removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True):
         if not found or re.match(pattern, line):
             found.append(b"")

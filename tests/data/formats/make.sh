@@ -6,8 +6,8 @@ cd "$(dirname "$0")"
 part=$(mktemp -d)
 trap 'rm -r "$part"' EXIT
 gzip -dc gzip.log.gz > "$part/lines.log"
-head -n 200 "$part/lines.log" > "$part/a"
-tail -n +201 "$part/lines.log" > "$part/b"
+head -n 50 "$part/lines.log" > "$part/a"
+tail -n +51 "$part/lines.log" > "$part/b"
 two() { "$@" < "$part/a"; "$@" < "$part/b"; }
 gzip -9nc < "$part/lines.log" > gzip.log.gz
 two gzip -nc > gzip-members.log.gz
@@ -20,7 +20,7 @@ pzstd -q -p 2 -c < "$part/lines.log" > zstd-pzstd.log.zst
 lz4 -qc < "$part/lines.log" > lz4.log.lz4
 two lz4 -qc > lz4-frames.log.lz4
 lz4 -qc -BD -B4 -BX --content-size "$part/lines.log" > lz4-options.log.lz4
-refused() { "${@:2}" < "$part/lines.log" > "refused-$1"; truncate -s 512 "refused-$1"; }  # the beginning decides
+refused() { "${@:2}" < "$part/lines.log" > "refused-$1"; truncate -s 128 "refused-$1"; }  # the beginning decides
 refused lz4-legacy.log.lz4 lz4 -lqc
 refused xz.log.xz xz -c
 refused brotli.log.br brotli -c

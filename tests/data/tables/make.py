@@ -10,6 +10,8 @@ import fastavro
 
 HERE = Path(__file__).parent
 MARK = bytes(range(16))
+#: Rows of each file that is named for its codec.
+CODEC_ROWS = 60
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
 
 
@@ -119,6 +121,6 @@ def write_blocks(path):
 if __name__ == "__main__":
     write("all.avro", ALL, [ROW, BARE])
     for codec in ("null", "deflate", "snappy", "zstandard", "bzip2", "xz"):
-        write(f"codec-{codec}.avro", NUMBERED, numbered(200), codec=codec)
+        write(f"codec-{codec}.avro", NUMBERED, numbered(CODEC_ROWS), codec=codec)
     write("empty.avro", NUMBERED, [])
     write("strings.avro", fastavro.parse_schema("string"), ["one", "two"])
