@@ -1,7 +1,6 @@
 """Airflow in a folder of its own, configured before it is imported; and a Spark side that does as
 it is told."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,8 @@ def warm_spark():
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as server:
-            assert server.stdout is not None
             assert server.stdout.readline() == b"ready\n"
             yield socket
-            assert server.stdin is not None
             server.stdin.close()
 
 
@@ -45,9 +42,9 @@ def config(tmp_path, spark, monkeypatch):
     return Config(folder, spark.python)
 
 
-@pytest.fixture(scope="session")
-def airflow(tmp_path_factory):
-    """AIRFLOW_HOME of this session, with an empty database."""
+@pytest.fixture(scope="session", autouse=True)
+def airflow_home(tmp_path_factory):
+    """AIRFLOW_HOME of this session. Airflow reads it once, whichever test first imports Airflow."""
     home = tmp_path_factory.mktemp("airflow")
     settings = {
         "AIRFLOW_HOME": str(home),
@@ -59,8 +56,14 @@ def airflow(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in settings.items():
             patch.setenv(name, value)
-        os.environ.pop("_AIRFLOW_PARSING_CONTEXT_DAG_ID", None)
-        from airflow.utils.db import initdb
-
-        initdb()
+        patch.delenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", raising=False)
         yield home
+
+
+@pytest.fixture(scope="session")
+def airflow(airflow_home):
+    """AIRFLOW_HOME of this session, with an empty database."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    return airflow_home
