@@ -63,7 +63,12 @@ def test_validate_shows_wrong_sql_of_all_pipelines_with_file_and_line(world, tmp
     ("records", "code", "says"),
     [
         ({"key": "missing_column"}, 1, "missing_column"),
-        ({"drop": {"half": "rand() < 0.5"}}, 2, r"records\.drop\.half.*each time"),
+        pytest.param(
+            {"drop": {"half": "rand() < 0.5"}},
+            2,
+            r"records\.drop\.half.*each time",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_wrong_sql_stops_a_run_before_anything_is_sent(world, records, code, says):

@@ -1,8 +1,6 @@
 """How the JVM is started, and what a run does not start: seen from outside, by the commands that
 users have."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -40,7 +38,7 @@ def own_java(monkeypatch):
     monkeypatch.delenv("PYSPARK_GATEWAY_SECRET", raising=False)
 
 
-def with_events(world: World, folder: Path):
+def with_events(world, folder):
     """Every SparkContext leaves a log of its events."""
     folder.mkdir(exist_ok=True)
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri()}
@@ -149,7 +147,6 @@ def test_the_jvm_is_started_as_sparks_own_launcher_would(world, monkeypatch, tmp
         monkeypatch.setenv(name, str(tmp_path / name))
     settings = spark_settings(world.pipeline)
     ours = java_command.command(settings)
-    assert ours is not None
     home = java_command.spark_home()
     words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     launcher = [str(find_java().path), "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main"]
@@ -230,7 +227,7 @@ exit 1
 """
 
 
-def without_a_cluster(folder: Path, java: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def without_a_cluster(folder, java, *command):
     """Run a command that asks no cluster, with another JAVA_HOME."""
     for name in ("pipelines", "clusters"):
         (folder / "config" / name).mkdir(parents=True, exist_ok=True)
@@ -249,7 +246,7 @@ def without_a_cluster(folder: Path, java: Path, *command: str) -> subprocess.Com
     )
 
 
-def fake_java(home: Path, version: str) -> Path:
+def fake_java(home, version):
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(FAKE_JAVA.format(version=version, starts=home / "starts"))
@@ -257,7 +254,7 @@ def fake_java(home: Path, version: str) -> Path:
     return home
 
 
-@pytest.mark.parametrize("java", ["none", "old"])
+@pytest.mark.parametrize("java", [pytest.param("none", marks=pytest.mark.long), "old"])
 def test_no_java_or_an_old_one_is_told_once_before_a_jvm_is_started(java, tmp_path):
     home = fake_java(tmp_path / "old", "11.0.2") if java == "old" else tmp_path / "none"
     done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
@@ -288,9 +285,7 @@ def test_a_run_that_fails_before_it_needs_java_leaves_no_temporary_file(world, t
 
 
 @pytest.mark.long
-def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(
-    tmp_path,
-):
+def test_a_jvm_that_dies_before_it_listens_says_why_and_is_not_started_again(tmp_path):
     home = fake_java(tmp_path / "java", "17.0.9")
     done = without_a_cluster(tmp_path, home, "gates", "web", "--window", "2026-11-01")
     assert (done.returncode, "SHIP-808" in done.stderr) == (1, True), done.stderr

@@ -1,25 +1,21 @@
 """A file that was renamed or packed is known by its content, as the reader sums it up. What follows
 from that is decided without servers (tests/sim/test_renamed.py)."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
 import os
 import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shipper.config.pipeline import Source
 from shipper.ledger.sums import ByteSum, sum_of
-from shipper.report.results import RunReport
 from spark_jobs.hadoop import Hadoop
 from spark_jobs.listing import look_at
 from tests.integration.source_world import Logs
-from tests.integration.world import World, lines_of
+from tests.integration.world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -33,7 +29,7 @@ def world(make_world):
     return made
 
 
-def log_lines(name: str, count: int, first: int = 0) -> bytes:
+def log_lines(name, count, first=0):
     return b"".join(
         b"%s line %06d of a log that is long enough to be told from others\n"
         % (name.encode(), first + i)
@@ -41,7 +37,7 @@ def log_lines(name: str, count: int, first: int = 0) -> bytes:
     )
 
 
-def pack(path: Path) -> Path:
+def pack(path):
     """As gzip does: the packed file has the time of the plain one."""
     packed, status = path.with_name(path.name + ".gz"), path.stat()
     packed.write_bytes(gzip.compress(path.read_bytes()))
@@ -50,15 +46,14 @@ def pack(path: Path) -> Path:
     return packed
 
 
-def renamed(path: Path, name: str) -> Path:
+def renamed(path, name):
     new = path.parent / name
     new.parent.mkdir(exist_ok=True)
     return path.rename(new)
 
 
-def recognised(report: RunReport) -> list[tuple[str, str, bool]]:
+def recognised(report):
     """(former name, name, whether all of it was delivered before)"""
-    assert report.plan is not None
     return [
         (one.original.path.rpartition("/")[2], one.path.rpartition("/")[2], one.complete)
         for cluster in report.plan.clusters
@@ -66,15 +61,15 @@ def recognised(report: RunReport) -> list[tuple[str, str, bool]]:
     ]
 
 
-def sent(report: RunReport) -> int:
+def sent(report):
     return sum(ship.delivered for ship in report.ships)
 
 
-def chunks_of(world: World) -> list[dict[str, Any]]:
+def chunks_of(world):
     done = world.shipper("ledger", "show", world.name, "--json")
     assert done.returncode == 0, done.stderr[-2000:]
     (of_cluster,) = json.loads(done.stdout).values()
-    found: list[dict[str, Any]] = of_cluster["chunks"]
+    found = of_cluster["chunks"]
     return found
 
 
@@ -93,7 +88,7 @@ def test_a_file_that_took_the_place_of_a_listed_one_is_not_taken_for_it(spark, t
     assert summed == {"b.log"}
 
 
-def verified(world: World):
+def verified(world):
     for command in (("ledger", "verify"), ("ledger", "show", "--files")):
         done = world.shipper(*command, world.name)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -180,12 +175,19 @@ def test_records_that_hold_the_files_path_are_compared_under_the_former_one(worl
 @pytest.mark.parametrize(
     "more",
     [
-        {},
-        {"records": {"starts_with": "^first line 0000.0"}},
-        {"source": {**_SMALL_SPLITS, "format": "csv"}, "records": {"value": "value"}},
-        {"source": {**_SMALL_SPLITS, "encoding": "ISO-8859-1"}},
+        pytest.param({}, id="lines", marks=pytest.mark.long),
+        pytest.param({"records": {"starts_with": "^first line 0000.0"}}, id="starts_with"),
+        pytest.param(
+            {"source": {**_SMALL_SPLITS, "format": "csv"}, "records": {"value": "value"}},
+            id="csv",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            {"source": {**_SMALL_SPLITS, "encoding": "ISO-8859-1"}},
+            id="encoding",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["lines", "starts_with", "csv", "encoding"],
 )
 def test_the_ledger_has_the_sum_of_each_files_content_however_it_is_read(world, more):
     """In splits, packed or not, by an independent CRC-32. A record of several lines goes beyond its
@@ -196,7 +198,7 @@ def test_the_ledger_has_the_sum_of_each_files_content_however_it_is_read(world, 
     world.write_log("one.log.gz", gzip.compress(content))
     world.write_log("two.log.bz2", bz2.compress(content[:1000]) + bz2.compress(content[1000:]))
     world.report()
-    sums: dict[str, list[tuple[int, ByteSum]]] = {}
+    sums = {}
     for chunk in chunks_of(world):
         if chunk["end"]:
             name = chunk["path"].rpartition("/")[2]

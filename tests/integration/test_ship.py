@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from shipper_tools.dev.console_consumer import read_records
 
-from .world import WINDOW, lines_of
+from .world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -83,37 +83,12 @@ def test_routes_keys_headers_and_timestamps_are_what_the_yaml_says(make_world):
     assert {
         name.removeprefix(world.name): counts["delivered"]
         for name, counts in account["topics"].items()
-    } == {
-        "-api": 2,
-        "-errors": 1,
-        "-web": 1,
-    }
+    } == {"-api": 2, "-errors": 1, "-web": 1}
     [error] = read_records(world.bootstrap, world.topic("-errors"))
     assert (error.key, error.value, error.timestamp_ms) == (b"web", b"three", 1_793_512_800_125)
     assert error.headers == (("status", b"503"), ("file", b"a.log"))
     assert world.read("-api") == Counter([b"one", b"four"])
     assert world.run()["delivered"] == 0
-
-
-@pytest.mark.long
-def test_the_plan_says_what_is_there_and_what_is_left_and_sends_nothing(make_world):
-    world = make_world()
-    world.write_log("a.log", b"one\ntwo\n")
-    world.write_log("_SUCCESS", b"")
-    before = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
-    assert [
-        (file["path"].rsplit("/", 1)[1], file["size_bytes"], file["splits"])
-        for file in before["files"]
-    ] == [("a.log", 8, 1)]
-    assert (before["clusters"][0]["left_files"], before["clusters"][0]["left_bytes"]) == (1, 8)
-    assert world.nothing_was_sent()
-    world.run()
-    after = json.loads(world.shipper("plan", world.name, "--window", WINDOW, "--json").stdout)
-    assert (after["clusters"][0]["left_files"], after["clusters"][0]["records_there"]) == (0, 2)
-    table = world.shipper("plan", world.name, "--window", WINDOW)
-    assert table.returncode == 0
-    assert "local" in table.stdout
-    assert world.topic() in table.stdout
 
 
 def test_a_closed_source_gate_means_that_not_one_byte_left(make_world):

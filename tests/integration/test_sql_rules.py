@@ -1,13 +1,9 @@
 """What an expression may not do is refused by `validate`, and by a run that nobody validated before
 anything is read or sent."""
 
-from __future__ import annotations
-
 import datetime as dt
-from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.context import RunContext
@@ -23,8 +19,8 @@ from spark_jobs.spark_engine import SparkEngine
 pytestmark = [pytest.mark.spark]
 
 
-def pipeline(**more) -> Pipeline:
-    base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["c"]}
+def pipeline(**more):
+    base = {"pipeline": "web", "source": "/logs/", "clusters": ["c"]}
     return Pipeline.model_validate(
         {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
     )
@@ -37,7 +33,7 @@ def spark():
     found.stop()
 
 
-def faults(spark: SparkSession, **more) -> dict[str, str]:
+def faults(spark, **more):
     return {
         fault.field: fault.message for fault in sql_faults(spark, pipeline(**more)) if fault.refused
     }
@@ -101,6 +97,7 @@ def test_it_is_refused_wherever_sql_may_stand(spark):
             "timestamp": "now()",
         },
         routes=[{"when": "rand() < 0.01", "topic": "debug"}, {"topic": "logs"}],
+        clusters={"c": {"routes": [{"when": "rand() < 0.5", "topic": "a"}, {"topic": "b"}]}},
         gates={"source": [{"check": "condition", "name": "some", "sql": "rand() < 2"}]},
     )
     assert set(found) == {
@@ -112,7 +109,7 @@ def test_it_is_refused_wherever_sql_may_stand(spark):
             "records.headers.h",
             "records.timestamp",
         ),
-        *("routes[0].when", "gates.source[0].sql"),
+        *("routes[0].when", "clusters.c.routes[0].when", "gates.source[0].sql"),
     }, "each where it stands, and b, which is made of a, not once more"
 
 

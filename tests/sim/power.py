@@ -6,8 +6,6 @@ then as many as ``--seeds`` of its kind, or of ``--kinds``, are played until one
 ``--write`` writes what was found into the table. The command fails if a removed rule is not found.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.abc
@@ -17,7 +15,7 @@ import logging
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -61,7 +59,7 @@ class Found(NamedTuple):
 class _Without(importlib.abc.MetaPathFinder):
     """Imports one module without its rule."""
 
-    def __init__(self, rule: Mutant) -> None:
+    def __init__(self, rule: Mutant):
         self._rule, self._module = rule, rule.file.removesuffix(".py").replace("/", ".")
 
     def find_spec(
@@ -70,7 +68,6 @@ class _Without(importlib.abc.MetaPathFinder):
         if fullname != self._module:
             return None
         found = importlib.machinery.PathFinder.find_spec(fullname, path)
-        assert found is not None
         assert found.origin is not None
         found.loader = _Loader(fullname, found.origin)
         found.loader.rule = self._rule
@@ -104,7 +101,7 @@ def kept() -> dict[str, Found]:
     return {name: Found(name, seed, what) for name, _, seed, what in cells[1:]}
 
 
-def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, int | str]]:
+def _seeds(first, most, kinds):
     """Yield the seed that was kept, and then ``most`` of each of ``kinds`` in turn; of lanes, which
     are short, more. Without ``kinds``: of the kind that was kept."""
     if first:
@@ -118,7 +115,7 @@ def _seeds(first: str, most: int, kinds: Sequence[str]) -> Iterator[tuple[str, i
                 yield kind, next(next_ones[kind])
 
 
-def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
+def _search(rule, most, kinds):
     """Play seeds without the rule. In a process of its own."""
     before = kept().get(rule.name, Found(rule.name, "", ""))
     if rule.name in SCRIPTED:
@@ -133,14 +130,14 @@ def _search(rule: Mutant, most: int, kinds: Sequence[str]) -> Found:
         try:
             _play(kind, number)
         except (Exception, pytest.fail.Exception) as error:
-            text = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")[:110]
+            text = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")[:60]
             if any(broken in text for broken in ("AttributeError", "NameError", "TypeError")):
                 raise MutantDrifted(f"{rule.name} met broken code: {text}") from error
             return Found(rule.name, f"{kind} {number}", text)
     return Found(rule.name, "", "")
 
 
-def _is_sound(found: Found) -> bool:
+def _is_sound(found):
     """Return True if a seed breaks no promise while its rule is there. In a process of its own."""
     logging.getLogger("shipper").setLevel(logging.CRITICAL)
     [seed] = _seeds(found.seed, 0, ())
@@ -151,7 +148,7 @@ def _is_sound(found: Found) -> bool:
     return True
 
 
-def _play(kind: str, number: int | str) -> None:
+def _play(kind, number):
     """Play a seed, or the scripted course ``number`` of the module ``kind``."""
     from tests.sim.__main__ import KINDS
     from tests.sim.world import World
@@ -162,7 +159,7 @@ def _play(kind: str, number: int | str) -> None:
         getattr(importlib.import_module(f"tests.sim.{kind}"), number)()
 
 
-def _written(results: Mapping[str, Found]) -> str:
+def _written(results):
     past = {rule: name for name, rule in PAST.items()}
     found = [results.get(rule.name, Found(rule.name, "", "")) for rule in chosen()]
     rows = [f"| {f.name} | {past.get(f.name, '')} | {f.seed} | {f.what} |\n" for f in found]
