@@ -1,7 +1,5 @@
 """The system's Chromium, for the tests of pages."""
 
-from __future__ import annotations
-
 import shutil
 
 CHROMIUM = next(

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gc
 import os
 import sys
@@ -39,14 +37,14 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     class Together(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
+        def _split_scope(self, nodeid):
             scope = super()._split_scope(nodeid)
             return _TOGETHER.get(scope, scope)
 
     return Together(config, log)
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish():
     """Keep the garbage collector from looking at all that was imported, again and again."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,5 @@
 """Waiting for the world to be as a test wants it, on a machine of any speed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

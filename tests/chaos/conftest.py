@@ -1,15 +1,12 @@
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.chaos.world import Pipe, Site, site
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config):
     config.addinivalue_line("markers", "short: of the fault tests those that CI runs")
 
 
@@ -24,9 +21,9 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def new_pipe(shared_site: Site, tmp_path: Path) -> Iterator[Callable[..., Pipe]]:
     """Makes a pipeline on the cluster, which is well at the beginning of the test and again after
     it."""
-    pipes: list[Pipe] = []
+    pipes = []
 
-    def new(**settings: Any) -> Pipe:
+    def new(**settings):
         shape = {
             name: settings.pop(name)
             for name in ("topics", "partitions", "missing")

@@ -14,11 +14,10 @@ import signal
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, PartitionMetadata  # type: ignore[attr-defined]  # in its documentation, and not in __all__
@@ -103,7 +102,7 @@ class KafkaCluster:
         front: Front = no_front,
         properties: Mapping[str, str] | None = None,
         heap_mb: int = 256,
-    ) -> None:
+    ):
         cluster_id, voter_port = new_cluster_id(), free_port()
         voters = {"controller.quorum.voters": f"{_CONTROLLER}@{LOOPBACK}:{voter_port}"}
         shared = _PROPERTIES | dict(properties or {}) | voters
@@ -141,7 +140,7 @@ class KafkaCluster:
 
     # Processes
 
-    def start(self) -> None:
+    def start(self):
         """Starts all four and waits until every broker answers: 10 seconds on two cores.
 
         Raises:
@@ -157,28 +156,28 @@ class KafkaCluster:
             self.stop()
             raise
 
-    def stop(self) -> None:
+    def stop(self):
         """At once and without goodbye: nobody will need what they hold."""
         for node in [*self._brokers.values(), self._controller]:
             node.kill()
 
-    def kill(self, broker: int) -> None:
+    def kill(self, broker: int):
         """KILL. Other brokers lead its partitions after four seconds or so; see
         :meth:`wait_for`."""
         self._brokers[broker].kill()
 
-    def restart(self, broker: int, *, wait: bool = True) -> None:
+    def restart(self, broker: int, *, wait: bool = True):
         """Starts a broker that was killed, with the data that it had. Wakes one that was paused."""
         self.resume(broker)
         self._brokers[broker].launch()
         if wait:
             self._brokers[broker].wait_ready()
 
-    def pause(self, broker: int) -> None:
+    def pause(self, broker: int):
         """SIGSTOP: its connections stay open and say nothing."""
         self._brokers[broker].signal(signal.SIGSTOP)
 
-    def resume(self, broker: int) -> None:
+    def resume(self, broker: int):
         """SIGCONT. Does nothing to a broker that runs or is dead."""
         self._brokers[broker].signal(signal.SIGCONT)
 
@@ -189,7 +188,7 @@ class KafkaCluster:
     def log(self, broker: int) -> Path:
         return self._brokers[broker].directory / "logs" / "server.log"
 
-    def heal(self, within_seconds: float = 90.0) -> None:
+    def heal(self, within_seconds: float = 90.0):
         """All brokers up, and every replica of every partition of the transaction log in sync
         again."""
         for broker in BROKERS:
@@ -214,9 +213,7 @@ class KafkaCluster:
                     {"bootstrap.servers": f"{LOOPBACK}:{listener.internal_port}", "log_level": 0}
                 )
                 with contextlib.suppress(KafkaException):
-                    found: dict[int, PartitionMetadata] = (
-                        client.list_topics(topic, timeout=1.0).topics[topic].partitions
-                    )
+                    found = client.list_topics(topic, timeout=1.0).topics[topic].partitions
                     return found
         raise ServerDied("No broker of the cluster answers.")
 
@@ -234,11 +231,11 @@ class KafkaCluster:
             _TRANSACTION_LOG, transaction_partition(transactional_id, _TRANSACTION_LOG_PARTITIONS)
         )
 
-    def wait_until_in_sync(self, topic: str, within_seconds: float = 60.0) -> None:
+    def wait_until_in_sync(self, topic: str, within_seconds: float = 60.0):
         """Until every partition of ``topic`` has a leader and all its replicas in sync; at once if
         there is no such topic."""
 
-        def in_sync() -> bool:
+        def in_sync():
             states = self.partitions(topic).values()
             return all(
                 state.leader != NO_LEADER and len(state.isrs) == len(state.replicas)
@@ -247,7 +244,7 @@ class KafkaCluster:
 
         self.wait_for(in_sync, f"all replicas of {topic} in sync", within_seconds)
 
-    def wait_for(self, holds: Callable[[], bool], what: str, within_seconds: float = 60.0) -> None:
+    def wait_for(self, holds: Callable[[], bool], what: str, within_seconds: float = 60.0):
         """Raises DevServerError if it does not hold in time."""
         deadline = time.monotonic() + within_seconds * slowness()
         while True:
@@ -262,18 +259,18 @@ class KafkaCluster:
 
     # What an administrator does to it
 
-    def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
+    def create_topic(self, topic: str, partitions: int = 1, **settings: str):
         """``settings`` with underscores for dots: ``min_insync_replicas="3"``. One that is there
         stays as it is."""
         names = {name.replace("_", "."): value for name, value in settings.items()}
         ClusterClient(self.settings).create_topics({topic: partitions}, names, len(BROKERS))
         self.wait_for(lambda: len(self.partitions(topic)) == partitions, f"topic {topic} is there")
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topic(self, topic: str):
         self._tool("TopicCommand", "--delete", "--topic", topic)
         self.wait_for(lambda: not self.partitions(topic), f"topic {topic} is gone")
 
-    def add_partitions(self, topic: str, total: int) -> None:
+    def add_partitions(self, topic: str, total: int):
         self._tool("TopicCommand", "--alter", "--topic", topic, "--partitions", str(total))
         self.wait_for(
             lambda: len(self.partitions(topic)) == total, f"topic {topic} has {total} partitions"
@@ -310,23 +307,18 @@ class KafkaCluster:
         )
         return chosen
 
-    def _tool(self, name: str, *arguments: str) -> None:
+    def _tool(self, name, *arguments):
         run_kafka_tool(
             f"{_TOOLS}.{name}",
             ["--bootstrap-server", self.direct_bootstrap, *arguments],
             timeout_seconds=60,
         )
 
-    def __enter__(self) -> KafkaCluster:
+    def __enter__(self):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, traceback):
         self.stop()
 
 
@@ -340,7 +332,7 @@ class _ClusterNode(KafkaServer):
         port: int,
         properties: Mapping[str, str],
         heap_mb: int,
-    ) -> None:
+    ):
         super().__init__(
             directory,
             port,
@@ -351,16 +343,16 @@ class _ClusterNode(KafkaServer):
             die_with_parent=True,
         )
 
-    def kill(self) -> None:
+    def kill(self):
         self.signal(signal.SIGKILL)
         self.stop()  # it is dead, or about to be: this waits and clears up
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: signal.Signals):
         for process in self.processes:
             send(process, number)
 
 
-def _controller_properties(port: int) -> dict[str, str]:
+def _controller_properties(port):
     return {
         "process.roles": "controller",
         "node.id": str(_CONTROLLER),
@@ -371,7 +363,7 @@ def _controller_properties(port: int) -> dict[str, str]:
     }
 
 
-def _broker_properties(broker: int, listener: Listener) -> dict[str, str]:
+def _broker_properties(broker, listener):
     internal = listener.internal_port
     return {
         "process.roles": "broker",
@@ -384,7 +376,7 @@ def _broker_properties(broker: int, listener: Listener) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _json_file(content: object) -> Iterator[str]:
+def _json_file(content):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "moves.json"
         path.write_text(json.dumps(content))

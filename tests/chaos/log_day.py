@@ -114,7 +114,7 @@ class Day:
     pattern: str
     """Of the source's folders, below the store."""
 
-    def __init__(self, options: Options, store: Store, folder: Path, bootstrap: str) -> None:
+    def __init__(self, options: Options, store: Store, folder: Path, bootstrap: str):
         self.options, self.store = options, store
         self.world = World(folder, bootstrap, name=f"{self.name}-{os.getpid()}-{options.seed}")
         self.now = 0
@@ -154,10 +154,10 @@ class Day:
             and self.random(operation, step).random() < OPERATIONS[operation]
         )
 
-    def say(self, text: str) -> None:
+    def say(self, text: str):
         print(f"{self.now:3} {self.name:8} {text}", flush=True)
 
-    def fault(self, text: str) -> None:
+    def fault(self, text: str):
         self.faults.append(f"step {self.now}, {self.name}: {text}")
         self.say(f"FAULT {text}")
 
@@ -176,7 +176,7 @@ class Day:
     def time_in(self, hour: int, rng: random.Random) -> float:
         return (self.begin + hour * HOUR).timestamp() + rng.randrange(3_600)
 
-    def write(self, file: LogFile, operation: str) -> None:
+    def write(self, file: LogFile, operation: str):
         self.say(f"{operation}: {file.name!r}, {len(file.lines)} lines")
         if file.state == "open":
             file.stream = self.store.open(file.name, file.content)
@@ -184,7 +184,7 @@ class Day:
             self.store.write(file.name, file.content, file.shown_time)
         self.files.append(file)
 
-    def append(self, file: LogFile, more: list[bytes]) -> None:
+    def append(self, file: LogFile, more: list[bytes]):
         self.say(f"grow: {file.name!r}, {len(file.lines)} lines and {len(more)} more")
         content = file.content
         self.store.append(
@@ -193,17 +193,17 @@ class Day:
         file.lines += more
         file.changed = True
 
-    def rename(self, file: LogFile, to: str, operation: str) -> None:
+    def rename(self, file: LogFile, to: str, operation: str):
         self.say(f"{operation}: {file.name!r} → {to!r}")
         self.store.rename(file.name, to, file.stored, file.shown_time)
         file.name, file.changed = to, True
 
-    def compress(self, file: LogFile, to: str) -> None:
+    def compress(self, file: LogFile, to: str):
         self.say(f"compress: {file.name!r} → {to!r}")
         self.store.compress(file.name, to, file.content, file.shown_time)
         file.name, file.packed, file.changed = to, True, True
 
-    def settle(self, file: LogFile) -> None:
+    def settle(self, file: LogFile):
         """Let a file be done that a plan left out."""
         if file.stream is not None:
             file.stream.close()
@@ -215,7 +215,7 @@ class Day:
         file.state = "done"
         self.say(f"settled: {file.name!r}")
 
-    def settle_some(self, is_done: Callable[[], bool]) -> None:
+    def settle_some(self, is_done: Callable[[], bool]):
         """Let some of what is being written be done."""
         for entry in [one for one in self.entries if one.state == "unsettled"]:
             self.store.delete(entry.name)
@@ -224,7 +224,7 @@ class Day:
             if file.state != "done" and is_done():
                 self.settle(file)
 
-    def work(self) -> None:
+    def work(self):
         """Do what happens to the files in an hour."""
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class Day:
     def in_hours(self, hours: range, each: Iterable[Any]) -> list[Any]:
         return [one for one in each if one.hour in hours]
 
-    def run(self, first: int, end: int, *, scheduled: bool = False, killed: bool = False) -> None:
+    def run(self, first: int, end: int, *, scheduled: bool = False, killed: bool = False):
         window = "/".join(f"{self.begin + hour * HOUR:%Y-%m-%dT%H:%M}" for hour in (first, end))
         arguments = [
             "run",
@@ -249,7 +249,7 @@ class Day:
         if killed:
             self.kill(arguments)
         hours = self.hours_of(first, end, scheduled)
-        files: list[LogFile] = self.in_hours(hours, self.files)
+        files = self.in_hours(hours, self.files)
         done = [file for file in files if file.state == "done"]
         empty = self.empty_fails and not self.in_hours(range(first, end), done)
         ran = self.shipper(*arguments)
@@ -299,7 +299,7 @@ class Day:
             one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.code != "done"
         ]
 
-    def note_doubtful(self, files: Iterable[LogFile], plan: PlanResult) -> None:
+    def note_doubtful(self, files: Iterable[LogFile], plan: PlanResult):
         """Believe a plan that nobody can tell whether a file was shipped, if the script knows why,
         and if the plan says what to do."""
         reasons = {
@@ -321,7 +321,7 @@ class Day:
         """True if a file was shipped from the path that lies nowhere in the source now."""
         return any(file.name in one.sent_as for one in self.gone)
 
-    def compare_left_out(self, what: str, hours: range, own: range, report: RunReport) -> None:
+    def compare_left_out(self, what: str, hours: range, own: range, report: RunReport):
         """Of the hours that a run looks back at, the plan need not repeat what nobody has to hear
         of."""
         assert report.plan is not None
@@ -356,12 +356,12 @@ class Day:
             ]
         )
 
-    def kill(self, arguments: list[str]) -> None:
+    def kill(self, arguments: list[str]):
         """Kill a run with -9: while it starts, or after its plan."""
         rng, runs = self.random("when"), self.world.root / "runs"
         early, plans = rng.random() < 0.2, len([*runs.rglob("plan.json")])
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-        quiet: dict[str, Any] = {
+        quiet = {
             "stdout": subprocess.DEVNULL,
             "stderr": subprocess.DEVNULL,
             "start_new_session": True,
@@ -386,7 +386,7 @@ class Day:
             f"killed a run, which had {'not ' if process.wait() == -signal.SIGKILL else ''}ended"
         )
 
-    def runs(self) -> None:
+    def runs(self):
         """The runs of an hour, at its end."""
         first = self.now
         if self.chance("skip") and first:
@@ -402,7 +402,7 @@ class Day:
         if self.chance("again"):
             self.run(other, other + 1, scheduled=True)
 
-    def compare_gaps(self, final: bool = False) -> None:
+    def compare_gaps(self, final: bool = False):
         """Where every hour has the same folder, what is being written is the next run's: then a gap
         is allowed, until the end."""
         hours = {hour: self.hours.get(hour, Hour()) for hour in range(self.now + 1)}
@@ -434,7 +434,7 @@ class Day:
                 f"{ ({hour: found[hour] for hour in sorted(set(found) - may)}) } more"
             )
 
-    def judge(self) -> None:
+    def judge(self):
         """Let all files be done, run over the whole day, and compare the topic with the files."""
         self.now += 1
         self.settle_some(lambda: True)
@@ -488,7 +488,7 @@ class HourlyDay(Day):
         ]
         return self.random(f"pick {operation}").choice(fit) if fit else None
 
-    def work(self) -> None:
+    def work(self):
         rng = self.random("work")
         self.settle_some(lambda: rng.random() < 0.6)
         if rng.random() < 0.8:
@@ -512,7 +512,7 @@ class HourlyDay(Day):
         if self.chance("hostile"):
             self.plant()
 
-    def change(self) -> None:
+    def change(self):
         rng = self.random("change")
         if file := self.pick("grow", packed=False):
             file.modified += 60
@@ -543,7 +543,7 @@ class HourlyDay(Day):
             file.copy = copy.copy = copy
             self.write(copy, f"copy of {file.name!r}")
 
-    def plant(self) -> None:
+    def plant(self):
         rng = self.random("plant")
         state, hour = rng.choice(self.store.states), rng.randrange(self.now + 1)
         base = {
@@ -572,7 +572,7 @@ class RotatedDay(Day):
     def in_hours(self, hours: range, each: Iterable[Any]) -> list[Any]:
         return [*each]
 
-    def work(self) -> None:
+    def work(self):
         rng = self.random("work")
         all_of_them = (
             rng.random() < 0.6
@@ -600,7 +600,7 @@ class RotatedDay(Day):
     def live(self) -> LogFile | None:
         return next((file for file in self.files if file.name == "app.log"), None)
 
-    def write_on(self, rng: random.Random) -> None:
+    def write_on(self, rng: random.Random):
         file, modified = self.live(), self.time_in(self.now, rng)
         if file is None:
             banner = [b"#Fields: time host request"] * 60 if self.chance("banner", step=-1) else []
@@ -617,7 +617,7 @@ class RotatedDay(Day):
             file.state = "unsettled"
             self.store.touch(file.name, time.time())
 
-    def rotate(self, rng: random.Random) -> None:
+    def rotate(self, rng: random.Random):
         for file in self.rotated(KEPT):
             self.say(f"delete: {file.name!r}")
             self.store.delete(file.name)

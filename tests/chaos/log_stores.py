@@ -113,29 +113,29 @@ class Store:
     """Keys of the pipeline's `source`."""
     runner: dict[str, Any]
 
-    def write(self, name: str, content: bytes, modified: float) -> None:
+    def write(self, name: str, content: bytes, modified: float):
         raise NotImplementedError
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float) -> None:
+    def append(self, name: str, content: bytes, more: bytes, modified: float):
         """Append ``more`` to a file that holds ``content``."""
         self.write(name, content + more, modified)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str):
         raise NotImplementedError
 
-    def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def rename(self, name: str, to: str, content: bytes, modified: float):
         """An object store copies and deletes."""
         self.write(to, content, modified)
         self.delete(name)
 
-    def compress(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def compress(self, name: str, to: str, content: bytes, modified: float):
         self.write(to, gzip.compress(content), modified)
         self.delete(name)
 
-    def touch(self, name: str, modified: float) -> None:
+    def touch(self, name: str, modified: float):
         raise NotImplementedError
 
-    def plant(self, state: str, name: str, target: str, content: bytes) -> None:
+    def plant(self, state: str, name: str, target: str, content: bytes):
         """Make an entry that is no log. ``target``: what a link leads to, beside it."""
         self.write(
             name,
@@ -159,7 +159,7 @@ class LocalStore(Store):
         " leading.log",
     )
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder, self.uri, self.settings, self.runner = (
             folder,
             str(folder),
@@ -167,33 +167,33 @@ class LocalStore(Store):
             {"driver_memory": "1g"},
         )
 
-    def write(self, name: str, content: bytes, modified: float) -> None:
+    def write(self, name: str, content: bytes, modified: float):
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         self.touch(name, modified)
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float) -> None:
+    def append(self, name: str, content: bytes, more: bytes, modified: float):
         with (self.folder / name).open("ab") as file:
             file.write(more)
         self.touch(name, modified)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str):
         (self.folder / name).unlink()
 
-    def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def rename(self, name: str, to: str, content: bytes, modified: float):
         (self.folder / to).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).rename(self.folder / to)
 
-    def compress(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def compress(self, name: str, to: str, content: bytes, modified: float):
         subprocess.run(["gzip", "--force", "--", str(self.folder / name)], check=True)
         if to != f"{name}.gz":
             (self.folder / f"{name}.gz").rename(self.folder / to)
 
-    def touch(self, name: str, modified: float) -> None:
+    def touch(self, name: str, modified: float):
         os.utime(self.folder / name, (modified, modified))
 
-    def plant(self, state: str, name: str, target: str, content: bytes) -> None:
+    def plant(self, state: str, name: str, target: str, content: bytes):
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if state == "special":
@@ -207,29 +207,29 @@ class LocalStore(Store):
 class HdfsStore(Store):
     knows_open_files = True
 
-    def __init__(self, files: HdfsFiles, folder: str) -> None:
+    def __init__(self, files: HdfsFiles, folder: str):
         self._files, self._folder = files, folder
         self.uri, self.settings, self.runner = files.uri(folder), {}, runner()
 
-    def _path(self, name: str) -> str:
+    def _path(self, name):
         return f"{self._folder}/{name}"
 
-    def write(self, name: str, content: bytes, modified: float) -> None:
+    def write(self, name: str, content: bytes, modified: float):
         self._files.write(self._path(name), content, modified=modified)
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float) -> None:
+    def append(self, name: str, content: bytes, more: bytes, modified: float):
         stream = self._files.append(self._path(name))
         stream.write(more)
         stream.close()
         self.touch(name, modified)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str):
         self._files.delete(self._path(name))
 
-    def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def rename(self, name: str, to: str, content: bytes, modified: float):
         self._files.rename(self._path(name), self._path(to))
 
-    def touch(self, name: str, modified: float) -> None:
+    def touch(self, name: str, modified: float):
         self._files.set_modified(self._path(name), modified)
 
     def open(self, name: str, content: bytes) -> OpenFile:
@@ -244,7 +244,7 @@ class S3Store(Store):
 
     hidden_folder = "hidden"  # a bucket has no folders, only objects whose keys have a hidden part
 
-    def __init__(self, server: S3Server, bucket: str, secret: Path) -> None:
+    def __init__(self, server: S3Server, bucket: str, secret: Path):
         self._server, self._bucket = server, bucket
         secret.write_text(SECRET_KEY)
         secret.chmod(0o600)
@@ -253,19 +253,19 @@ class S3Store(Store):
         self.uri, self.runner = f"s3a://{bucket}", {"driver_memory": "1g"}
         self.settings = {"s3": {"endpoint": server.endpoint, "path_style": True, **keys}}
 
-    def write(self, name: str, content: bytes, modified: float) -> None:
+    def write(self, name: str, content: bytes, modified: float):
         self._server.client.put(self._bucket, name, content)
         self.touch(name, modified)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str):
         self._server.client.delete(self._bucket, name)
 
-    def rename(self, name: str, to: str, content: bytes, modified: float) -> None:
+    def rename(self, name: str, to: str, content: bytes, modified: float):
         """A copy has a time of its own; it is as new as what is still being written, or an hour
         old."""
         super().rename(name, to, content, max(modified, time.time() - 3_600))
 
-    def touch(self, name: str, modified: float) -> None:
+    def touch(self, name: str, modified: float):
         os.utime(self._server.directory / "data" / self._bucket / name, (modified, modified))
 
 

@@ -75,9 +75,7 @@ class Numbered:
             "metadata_wait": "40s",
             "transaction_timeout": "20s",
         }
-        routes: list[dict[str, str]] = [
-            {"when": "true", "topic": topic} for topic in self.topics[:-1]
-        ]
+        routes = [{"when": "true", "topic": topic} for topic in self.topics[:-1]]
         return Pipeline.model_validate(
             {
                 "pipeline": self.name,

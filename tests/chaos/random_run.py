@@ -5,8 +5,6 @@ The seed decides which faults come, in which order and for how long; what they h
 machine as well, so that a seed repeats a run in its course, not to the millisecond.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import signal
@@ -14,10 +12,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 from shipper_tools.dev.errors import DevServerError, ServerDied
@@ -37,7 +34,7 @@ _SHIP_ENDS_WITHIN_SECONDS = 300.0
 Undo = Callable[[], object]
 
 
-def nothing() -> None:
+def nothing():
     """What is over when it has happened needs no end."""
 
 
@@ -73,12 +70,12 @@ class Run:
                 self.copies.update((path_of(number), 2) for number in range(*window))
         return files
 
-    def _finish(self, deadline: float, **asked: Any) -> None:
+    def _finish(self, deadline, **asked):
         """Ship until it succeeds, as a scheduler would."""
         while not self._ship(deadline, asked):
             self.again += 1
 
-    def _ship(self, deadline: float, asked: Mapping[str, Any]) -> bool:
+    def _ship(self, deadline, asked):
         """One ship, disturbed until the deadline; whether it succeeded."""
         ship = self.pipe.ship(**asked)
         ends = time.monotonic() + _SHIP_ENDS_WITHIN_SECONDS * slowness()
@@ -96,7 +93,7 @@ class Run:
         ship.wait(max(1.0, ends - time.monotonic()))
         return ship.process.returncode == 0
 
-    def _disturb(self, ship: Ship) -> None:
+    def _disturb(self, ship):
         name = self.rng.choice(sorted(FAULTS))
         seconds = self.rng.uniform(1, 8)
         try:
@@ -109,7 +106,7 @@ class Run:
             if undo is not nothing:
                 self.active.append((time.monotonic() + seconds, undo))
 
-    def _end_faults(self, now: float) -> None:
+    def _end_faults(self, now):
         for ends, undo in [entry for entry in self.active if entry[0] <= now]:
             self.active.remove((ends, undo))
             undo()
@@ -123,7 +120,7 @@ class Run:
         self.down.add(broker)
         begin(broker)
 
-        def end() -> None:
+        def end():
             self.site.kafka.restart(broker, wait=False)
             self.down.discard(broker)
 
@@ -139,7 +136,7 @@ class Run:
     def lane_id(self) -> str:
         return self.pipe.lane_id(self.rng.randrange(2), self.rng.randrange(2))
 
-    def any_link(self, do: str, *arguments: object, **options: object) -> None:
+    def any_link(self, do: str, *arguments: object, **options: object):
         getattr(self.site.links[self.rng.choice(BROKERS)], do)(*arguments, **options)
 
     def shape_all(self, **shape: float) -> Undo:

@@ -53,7 +53,7 @@ _ATTEMPTS = 4
 _SLICE = 200
 
 
-def announce(**event: Any) -> None:
+def announce(**event: Any):
     # In one write: tasks announce side by side, and print() writes the end of a line by itself.
     sys.stdout.write(f"{json.dumps(event)}\n")
     sys.stdout.flush()
@@ -77,25 +77,25 @@ class NumberedEngine:
 
     version = "4.2"
 
-    def __init__(self, numbered: Numbered, run_tasks: RunTasks) -> None:
+    def __init__(self, numbered: Numbered, run_tasks: RunTasks):
         self._numbered, self._run_tasks = numbered, run_tasks
 
-    def begin(self) -> None:
+    def begin(self):
         pass
 
-    def start(self) -> None:
+    def start(self):
         pass
 
-    def abandon(self) -> None:
+    def abandon(self):
         pass
 
-    def look_at(self, files: Sequence[PlannedFile]) -> None:
+    def look_at(self, files: Sequence[PlannedFile]):
         pass
 
     def source_requests(self) -> dict[str, int]:
         return {}
 
-    def refuse_unsafe_sql(self, config_dir: Path) -> None:
+    def refuse_unsafe_sql(self, config_dir: Path):
         pass
 
     def job(
@@ -122,27 +122,27 @@ class NumberedJob:
         self,
         run_tasks: Callable[[threading.Event], tuple[list[Receipt], Exception | None]],
         reports: list[PieceReport],
-    ) -> None:
+    ):
         """``reports``: what the reader says of every split, once all of them are read."""
         self._run_tasks = run_tasks
         self._reports = reports
         self._cancelled = threading.Event()
 
-    def run(self, scan: Scan) -> None:
+    def run(self, scan: Scan):
         scan.receipts, error = self._run_tasks(self._cancelled)
         scan.read = scan.records
         if error is not None:
             raise error
         scan.reports = self._reports
 
-    def stop(self) -> None:
+    def stop(self):
         self._cancelled.set()
 
     def read_so_far(self) -> object:
         return None
 
 
-def _context(numbered: Numbered, engine: NumberedEngine) -> RunContext:
+def _context(numbered, engine):
     window = parse_window(_WINDOW)
     folder = RunFolder(numbered.runs, numbered.name, window, numbered.run_id)
     return RunContext(
@@ -155,7 +155,7 @@ def _context(numbered: Numbered, engine: NumberedEngine) -> RunContext:
     )
 
 
-def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
+def _write_earlier_steps(context, numbered):
     files = [
         PlannedFile(
             path=path,
@@ -183,7 +183,7 @@ def _write_earlier_steps(context: RunContext, numbered: Numbered) -> None:
     context.folder.write("gate_source", GateResult(**context.common("gate_source"), **times))
 
 
-def _now() -> dt.datetime:
+def _now():
     return dt.datetime.now(dt.UTC)
 
 
@@ -197,10 +197,10 @@ def in_processes(
     numbered: Numbered, order: ShipOrder, cluster: Cluster, cancelled: threading.Event
 ) -> tuple[list[Receipt], Exception | None]:
     """Each task attempt in a process of its own, all tasks at once."""
-    receipts: list[Receipt] = []
-    failures: list[Exception] = []
+    receipts = []
+    failures = []
 
-    def run(task: int) -> None:
+    def run(task):
         for attempt in range(_ATTEMPTS):
             if cancelled.is_set():
                 failures.append(RuntimeError("the job was cancelled"))
@@ -217,14 +217,7 @@ def in_processes(
     return receipts, failures[0] if failures else None
 
 
-def _attempt(
-    numbered: Numbered,
-    order: ShipOrder,
-    cluster: Cluster,
-    task: int,
-    attempt: int,
-    cancelled: threading.Event,
-) -> tuple[bool, Any]:
+def _attempt(numbered, order, cluster, task, attempt, cancelled):
     """(True, receipt), or (False, what was raised). A forked process of a server that never had
     threads."""
     processes = multiprocessing.get_context("forkserver")
@@ -256,7 +249,7 @@ def work(
     task: int,
     attempt: int,
     answer: Connection,
-) -> None:
+):
     """One task attempt, in its own process."""
     _set_up_logging()
     for method, seconds in numbered.pauses.items():
@@ -297,9 +290,7 @@ def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.Reco
         yield _end(numbered, number)
 
 
-def _batch(
-    numbered: Numbered, split: int, path: str, start: int, ordinals: range
-) -> pa.RecordBatch:
+def _batch(numbered, split, path, start, ordinals):
     values = [value_of(path, start, ordinal) for ordinal in ordinals]
     checksums = [_signed(xxhash.xxh64_intdigest(value, 42)) for value in values]
     columns = {
@@ -314,7 +305,7 @@ def _batch(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _end(numbered: Numbered, split: int) -> pa.RecordBatch:
+def _end(numbered, split):
     """The row that says that the split ends, as the reader makes it."""
     columns = {
         "split": pa.array([split ^ 1 << 62], pa.int64()),
@@ -326,15 +317,15 @@ def _end(numbered: Numbered, split: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _signed(value: int) -> int:
+def _signed(value):
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def slow_down(method: str, seconds: float) -> None:
+def slow_down(method: str, seconds: float):
     of = owner(method)
     original = getattr(of, method)
 
-    def slow(self: Any, *arguments: Any) -> Any:
+    def slow(self, *arguments):
         time.sleep(seconds)
         return original(self, *arguments)
 
@@ -346,7 +337,7 @@ def owner(method: str) -> type:
     return Transactions if method in ("begin", "commit") else LaneProducer
 
 
-def _set_up_logging() -> None:
+def _set_up_logging():
     logging.basicConfig(
         level="INFO",
         format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s",

@@ -1,22 +1,18 @@
 """One fault at a time that must come at its moment, or that needs a topic of its own; random_run.py
 has the others. After each: the ship ended, a rerun finishes it, and the count is exact."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from tests.chaos.kafka_cluster import BROKERS
-from tests.chaos.world import END_TXN, Pipe, Ship
+from tests.chaos.world import END_TXN
 
 pytestmark = [pytest.mark.kafka]
-New = Callable[..., Pipe]
 
 
-def begun(pipe: Pipe, **changes: object) -> Ship:
+def begun(pipe, **changes):
     """A ship that has delivered something and has more to do."""
     ship = pipe.ship(**changes)
     assert ship.wait_for("shipping"), ship.last_words()
@@ -24,7 +20,7 @@ def begun(pipe: Pipe, **changes: object) -> Ship:
     return ship
 
 
-def finish(pipe: Pipe) -> None:
+def finish(pipe):
     pipe.rerun()
     pipe.assert_exact()
 
@@ -37,7 +33,7 @@ def finish(pipe: Pipe) -> None:
     [pytest.param(True, marks=pytest.mark.short), False],
     ids=["committed", "not committed"],
 )
-def test_the_coordinator_is_killed_during_a_commit(new_pipe: New, committed: bool):
+def test_the_coordinator_is_killed_during_a_commit(new_pipe, committed):
     """The lane does not get an answer to its EndTxn, which the coordinator has carried out, or has
     never seen."""
     pipe = new_pipe()
@@ -52,7 +48,7 @@ def test_the_coordinator_is_killed_during_a_commit(new_pipe: New, committed: boo
     finish(pipe)
 
 
-def test_too_few_replicas_are_in_sync(new_pipe: New):
+def test_too_few_replicas_are_in_sync(new_pipe):
     pipe = new_pipe(delivery={"metadata_wait": "120s", "transaction_timeout": "60s"})
     kafka = pipe.site.kafka
     ship = begun(pipe)
@@ -69,7 +65,7 @@ def test_too_few_replicas_are_in_sync(new_pipe: New):
     finish(pipe)
 
 
-def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe: New):
+def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe):
     """The data could be written. The ship ends, says that it is the ledger, and everything is there
     once it is well."""
     pipe = new_pipe(
@@ -104,7 +100,7 @@ def test_the_ledger_alone_has_too_few_replicas_in_sync(new_pipe: New):
 # Topics
 
 
-def test_a_topic_is_never_created(new_pipe: New):
+def test_a_topic_is_never_created(new_pipe):
     """The ship ends, says which topic is missing, and everything is there once somebody
     created it."""
     pipe = new_pipe(missing=1, delivery={"metadata_wait": "10s"})
@@ -116,7 +112,7 @@ def test_a_topic_is_never_created(new_pipe: New):
     finish(pipe)
 
 
-def test_a_topic_is_created_late(new_pipe: New):
+def test_a_topic_is_created_late(new_pipe):
     pipe = new_pipe(missing=1, delivery={"metadata_wait": "60s"})
     ship = pipe.ship()
     ship.wait_for("task")
@@ -129,7 +125,7 @@ def test_a_topic_is_created_late(new_pipe: New):
 @pytest.mark.parametrize(
     "recreated", [False, True], ids=["and created later", "and created at once"]
 )
-def test_a_topic_is_deleted_in_an_open_transaction(new_pipe: New, recreated: bool):
+def test_a_topic_is_deleted_in_an_open_transaction(new_pipe, recreated):
     """Records that were committed to it before are gone: the next run names the topic and sends
     nothing, and a resend restores exactly them."""
     pipe = new_pipe(topics=2, tasks=1, lanes=1, delivery={"metadata_wait": "15s"})
@@ -167,7 +163,7 @@ def test_a_topic_is_deleted_in_an_open_transaction(new_pipe: New, recreated: boo
     "victim", [pytest.param("driver", marks=pytest.mark.short), "worker", "all"]
 )
 @pytest.mark.parametrize("committed", [True, False], ids=["committed", "not committed"])
-def test_kill_9_between_the_commit_and_its_answer(new_pipe: New, victim: str, committed: bool):
+def test_kill_9_between_the_commit_and_its_answer(new_pipe, victim, committed):
     pipe = new_pipe()
     ship = begun(pipe)
     link = pipe.site.links[pipe.site.kafka.coordinator_of(pipe.lane_id())]

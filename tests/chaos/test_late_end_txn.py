@@ -1,17 +1,14 @@
 """A commit that arrives late, in the middle of the next transaction: see docs/adr on what Kafka
 makes of it."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 
 import pytest
 
 from shipper.kafka.connection import connection
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
-from tests.chaos.world import END_TXN, Pipe
+from tests.chaos.world import END_TXN
 
 pytestmark = [pytest.mark.kafka]
 
@@ -20,9 +17,7 @@ pytestmark = [pytest.mark.kafka]
 @pytest.mark.parametrize(
     "moment", ["flush", "commit"], ids=["between its batches", "before its commit"]
 )
-def test_a_late_end_txn_released_into_the_next_transaction(
-    new_pipe: Callable[..., Pipe], moment: str
-):
+def test_a_late_end_txn_released_into_the_next_transaction(new_pipe, moment):
     """The lane's EndTxn is held; librdkafka gives the connection up, asks again on a new one, and
     the transaction is committed. The first EndTxn arrives when the next transaction is half
     written."""
@@ -53,7 +48,7 @@ def test_a_late_end_txn_released_into_the_next_transaction(
 
 
 @pytest.mark.short
-def test_a_connection_that_breaks_again_with_the_same_words_is_heard(new_pipe: Callable[..., Pipe]):
+def test_a_connection_that_breaks_again_with_the_same_words_is_heard(new_pipe):
     """librdkafka leaves an error out of its log if the broker's last one was the same and not 30 s
     ago."""
     pipe = new_pipe()

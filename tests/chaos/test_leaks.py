@@ -1,15 +1,11 @@
 """What a long-lived process keeps after its brokers have restarted again and again."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -17,7 +13,6 @@ from shipper.errors import ShipperError
 from shipper.kafka.transaction import Transactions
 from tests.chaos import ship_numbered
 from tests.chaos.kafka_cluster import BROKERS
-from tests.chaos.world import Pipe
 
 pytestmark = [pytest.mark.kafka]
 
@@ -35,7 +30,7 @@ class Census:
     producers: int
 
     @classmethod
-    def now(cls) -> Census:
+    def now(cls):
         gc.collect()
         return cls(
             threads=sum(1 for _ in Path("/proc/self/task").iterdir()),
@@ -43,7 +38,7 @@ class Census:
             producers=sum(type(found) is Producer for found in gc.get_objects()),
         )
 
-    def within(self, other: Census) -> bool:
+    def within(self, other):
         return (
             self.threads <= other.threads
             and self.sockets <= other.sockets
@@ -51,7 +46,7 @@ class Census:
         )
 
 
-def _is_socket(entry: Path) -> bool:
+def _is_socket(entry):
     try:
         return str(entry.readlink()).startswith("socket:")
     except OSError:
@@ -59,9 +54,7 @@ def _is_socket(entry: Path) -> bool:
 
 
 @pytest.mark.parametrize("restarts", [pytest.param(3, marks=pytest.mark.short), 20])
-def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
-    new_pipe: Callable[..., Pipe], monkeypatch: pytest.MonkeyPatch, restarts: int
-):
+def test_broker_restarts_leave_no_thread_socket_or_producer_behind(new_pipe, monkeypatch, restarts):
     """One task with four lanes in this very process, which go on while one broker after the other
     is killed and comes back. Commits are slow, so that several transactions are in flight at any
     moment."""
@@ -78,10 +71,10 @@ def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
         Transactions, "commit", lambda self, *rest: (hurry.wait(1.0), commit(self, *rest))[1]
     )
     files = (0, 4 * restarts + 8)
-    results: list[object] = []
+    results = []
     spec = pipe.numbered(files=files, run_id="restarted")
 
-    def ship_it() -> None:
+    def ship_it():
         try:
             results.append(ship_numbered.ship(spec, run_here).error)
         except ShipperError as error:
@@ -120,14 +113,14 @@ def test_broker_restarts_leave_no_thread_socket_or_producer_behind(
     pipe.assert_exact(files=files)
 
 
-def _running_here(hurry: threading.Event) -> ship_numbered.RunTasks:
+def _running_here(hurry):
     """The one task, in this process; it reads 500 records a second until it is told to hurry."""
 
     def run(numbered, order, cluster, cancelled):  # type: ignore[no-untyped-def]
         fast = ship_numbered.Numbered(**{**vars(numbered), "records_per_second": 1e9})
         made = ship_numbered.batches
 
-        def paced(*arguments: object) -> Iterator[pa.RecordBatch]:
+        def paced(*arguments):
             for batch in made(fast, order, 0):
                 yield batch
                 hurry.wait(len(batch) / 500)
@@ -141,7 +134,7 @@ def _running_here(hurry: threading.Event) -> ship_numbered.RunTasks:
     return run
 
 
-def _settled(census: Census) -> Census:
+def _settled(census):
     """librdkafka's threads end a moment after their producer."""
     while True:
         time.sleep(2)
@@ -151,9 +144,7 @@ def _settled(census: Census) -> Census:
         census = now
 
 
-def _wait(
-    holds: Callable[[], bool], ship: threading.Thread | None, what: str = "", timeout: float = 120
-) -> None:
+def _wait(holds, ship, what="", timeout=120):
     deadline = time.monotonic() + timeout
     while not holds():
         assert ship is None or ship.is_alive(), "the ship ended"

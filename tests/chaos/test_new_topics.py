@@ -1,7 +1,5 @@
 """A topic that was created a moment ago, on three brokers of which one is behind."""
 
-from __future__ import annotations
-
 import threading
 import time
 
@@ -11,13 +9,12 @@ from shipper.config.cluster import Cluster
 from shipper.kafka.client import ClusterClient
 from shipper.types import EncodedRecord
 from tests.chaos.kafka_cluster import BROKERS
-from tests.chaos.world import Site
 
 pytestmark = [pytest.mark.kafka]
 
 
 @pytest.mark.short
-def test_a_new_topic_can_be_written_to_whichever_broker_was_behind(shared_site: Site) -> None:
+def test_a_new_topic_can_be_written_to_whichever_broker_was_behind(shared_site):
     """The broker is paused when the topic is created, and wakes up with old metadata."""
     shared_site.heal()
     kafka = shared_site.kafka
@@ -29,7 +26,7 @@ def test_a_new_topic_can_be_written_to_whichever_broker_was_behind(shared_site: 
         client.topics()
         awake = threading.Event()
 
-        def wake(broker: int = behind, awake: threading.Event = awake) -> None:
+        def wake(broker=behind, awake=awake):
             kafka.resume(broker)
             awake.set()
 

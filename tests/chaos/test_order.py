@@ -1,18 +1,13 @@
 """`ordering: file` under faults: an independent reader finds each file in one partition, in its
 order, every record once."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
 
 from shipper.kafka.client import ClusterClient
 from tests.chaos.numbered import identity_of, path_of
-from tests.chaos.world import Pipe, Ship
 
 pytestmark = [pytest.mark.kafka]
 
@@ -20,7 +15,7 @@ _PARTITIONS = 6
 _RECORDS = 6000
 
 
-def in_order(new_pipe: Callable[..., Pipe], **settings: Any) -> Pipe:
+def in_order(new_pipe, **settings):
     """A topic whose partitions have one replica each, so that a broker takes the leaders of some
     with it when it goes."""
     delivery = {"ordering": "file", "metadata_wait": "90s"}
@@ -40,7 +35,7 @@ def in_order(new_pipe: Callable[..., Pipe], **settings: Any) -> Pipe:
     return pipe
 
 
-def home_of(pipe: Pipe, file: int) -> int | None:
+def home_of(pipe, file):
     """The partition in which the ledger has the file's beginning."""
     states = [
         state for split, state in pipe.chunks().splits.items() if split.file.path == path_of(file)
@@ -48,7 +43,7 @@ def home_of(pipe: Pipe, file: int) -> int | None:
     return states[0].partition(pipe.topic) if states else None
 
 
-def wait_for_home(pipe: Pipe, file: int, ship: Ship) -> int:
+def wait_for_home(pipe, file, ship):
     assert ship.wait_for("shipping"), ship.last_words()
     deadline = time.monotonic() + 90
     while (home := home_of(pipe, file)) is None:
@@ -58,9 +53,9 @@ def wait_for_home(pipe: Pipe, file: int, ship: Ship) -> int:
     return home
 
 
-def assert_each_file_in_order_in_one_partition(pipe: Pipe) -> None:
+def assert_each_file_in_order_in_one_partition(pipe):
     pipe.assert_exact()
-    places: dict[str, list[tuple[int, int, int]]] = {}
+    places = {}
     for record in read_records(pipe.site.kafka.bootstrap, pipe.topic):
         path, _, ordinal = identity_of(record.value or b"")
         places.setdefault(path, []).append((record.partition, record.offset, ordinal))
@@ -78,7 +73,7 @@ def assert_each_file_in_order_in_one_partition(pipe: Pipe) -> None:
     [64_000_000, 60_000],
     ids=["and all that waits has room", "and the parking overflows"],
 )
-def test_a_partition_loses_its_leader_and_gets_it_back(new_pipe: Callable[..., Pipe], parking: int):
+def test_a_partition_loses_its_leader_and_gets_it_back(new_pipe, parking):
     """In the middle of a file that goes there. Other files go on; this one waits, or follows in
     another pass."""
     pipe = in_order(new_pipe, parking_bytes=parking)
@@ -93,7 +88,7 @@ def test_a_partition_loses_its_leader_and_gets_it_back(new_pipe: Callable[..., P
     assert_each_file_in_order_in_one_partition(pipe)
 
 
-def test_partitions_are_added_while_a_file_is_half_there(new_pipe: Callable[..., Pipe]):
+def test_partitions_are_added_while_a_file_is_half_there(new_pipe):
     """Both between two pieces of it, and between a ship that is killed and the one that finishes
     it."""
     pipe = in_order(new_pipe)

@@ -1,42 +1,36 @@
 """A topic that is deleted and created again does not hold what the ledger says: no run is
 green over it, and none sends twice because of it."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.world import Pipe, Ship
-
 pytestmark = [pytest.mark.kafka]
-New = Callable[..., Pipe]
 
 AGAIN = {"on_recreated": "resend"}
 
 
-def recreate(pipe: Pipe, topic: str | None = None, *, absent_seconds: float = 1.0) -> None:
+def recreate(pipe, topic=None, *, absent_seconds=1.0):
     pipe.site.kafka.delete_topic(topic or pipe.topic)
     time.sleep(absent_seconds)
     pipe.site.kafka.create_topic(topic or pipe.topic, pipe.partitions)
 
 
-def fails(ship: Ship) -> str:
+def fails(ship):
     """Return the error of a ship that must fail."""
     end = ship.wait()
     assert ship.process.returncode == 1, f"{end}; {ship.last_words()}"
     return str(end["error"])
 
 
-def assert_each_record_once(pipe: Pipe) -> None:
+def assert_each_record_once(pipe):
     """Count by the topics alone, because the ledger holds chunks of the earlier topics, too."""
     count = pipe.count()
     assert (count.lost, count.doubled, count.foreign) == (0, 0, 0), count
 
 
 @pytest.mark.short
-def test_a_topic_that_is_recreated_between_two_runs(new_pipe: New):
+def test_a_topic_that_is_recreated_between_two_runs(new_pipe):
     """All of it is gone. The same command again says so and sends nothing; with the policy it sends
     everything, once, and then nothing more."""
     pipe = new_pipe()
@@ -55,7 +49,7 @@ def test_a_topic_that_is_recreated_between_two_runs(new_pipe: New):
 
 
 @pytest.mark.parametrize("absent_seconds", [0.0, 4.0])
-def test_a_topic_that_is_recreated_during_a_run(new_pipe: New, absent_seconds: float):
+def test_a_topic_that_is_recreated_during_a_run(new_pipe, absent_seconds):
     """R1: the run is red and names the topic; the same command again is red; with the policy
     exactly what is gone is sent again, in other chunks than before, and what had reached the new
     topic is not."""
@@ -78,7 +72,7 @@ def test_a_topic_that_is_recreated_during_a_run(new_pipe: New, absent_seconds: f
     assert pipe.ship().succeeds()["delivered"] == 0
 
 
-def test_one_of_two_topics_is_recreated_twice(new_pipe: New):
+def test_one_of_two_topics_is_recreated_twice(new_pipe):
     """The other one's records are not sent again."""
     pipe = new_pipe(topics=2)
     pipe.ship().succeeds()
@@ -89,7 +83,7 @@ def test_one_of_two_topics_is_recreated_twice(new_pipe: New):
         assert_each_record_once(pipe)
 
 
-def test_a_reship_replaces_what_is_gone(new_pipe: New):
+def test_a_reship_replaces_what_is_gone(new_pipe):
     pipe = new_pipe()
     pipe.ship().succeeds()
     recreate(pipe)
@@ -98,7 +92,7 @@ def test_a_reship_replaces_what_is_gone(new_pipe: New):
     assert pipe.ship().succeeds()["delivered"] == 0
 
 
-def test_a_topic_that_is_gone_for_good(new_pipe: New):
+def test_a_topic_that_is_gone_for_good(new_pipe):
     """Of two: that it is missing is said before anything is sent."""
     pipe = new_pipe(topics=2)
     pipe.ship().succeeds()

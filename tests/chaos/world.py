@@ -1,8 +1,6 @@
 """What a fault test works with: the cluster behind proxies, ships in processes of their own, and
 the final count."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -44,11 +42,11 @@ class Site:
     kafka: KafkaCluster
     links: Mapping[int, FaultProxy]
 
-    def everywhere(self, do: Callable[[FaultProxy], object]) -> None:
+    def everywhere(self, do: Callable[[FaultProxy], object]):
         for link in self.links.values():
             do(link)
 
-    def heal(self) -> None:
+    def heal(self):
         """As if nothing had happened: links and brokers as they were at the start."""
         for link in self.links.values():
             link.release()
@@ -60,9 +58,9 @@ class Site:
 @contextlib.contextmanager
 def site(directory: Path) -> Iterator[Site]:
     """Starts it all; stops it all, whatever happens."""
-    links: dict[int, FaultProxy] = {}
+    links = {}
 
-    def front(broker: int, port: int) -> int:
+    def front(broker, port):
         links[broker] = FaultProxy(f"{LOOPBACK}:{port}").start()
         return links[broker].port
 
@@ -77,7 +75,7 @@ def site(directory: Path) -> Iterator[Site]:
 class Ship:
     """A numbered ship under way: driver, workers, and what they have said so far."""
 
-    def __init__(self, numbered: Numbered, log: Path) -> None:
+    def __init__(self, numbered: Numbered, log: Path):
         self.numbered = numbered
         self.log = log
         self.events: list[dict[str, Any]] = []
@@ -89,7 +87,7 @@ class Ship:
             )  # fmt: skip
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def _listen(self) -> None:
+    def _listen(self):
         assert self.process.stdout is not None
         with self.process.stdout:
             for line in self.process.stdout:
@@ -119,14 +117,14 @@ class Ship:
     def running(self) -> bool:
         return self.process.poll() is None
 
-    def kill(self, victim: str) -> None:
+    def kill(self, victim: str):
         if victim == "all":
             self.signal_all(signal.SIGKILL)
         else:
             with contextlib.suppress(ProcessLookupError, IndexError):
                 os.kill(self.process.pid if victim == "driver" else self.worker(0), signal.SIGKILL)
 
-    def signal_all(self, number: int) -> None:
+    def signal_all(self, number: int):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
@@ -159,7 +157,7 @@ class Ship:
         """Processes of the ship that are still there."""
         return [pid for pid in _processes() if _group(pid) == self.process.pid]
 
-    def wait_for_orphans(self, timeout: float) -> None:
+    def wait_for_orphans(self, timeout: float):
         """Workers whose driver is dead go on until they are done or fenced; after ``timeout`` they
         are killed."""
         deadline = time.monotonic() + timeout * slowness()
@@ -174,13 +172,13 @@ class Ship:
         )
 
 
-def _processes() -> Iterator[int]:
+def _processes():
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             yield int(entry.name)
 
 
-def _group(pid: int) -> int | None:
+def _group(pid):
     """None for a process that is gone, or only waits to be reaped."""
     with contextlib.suppress(OSError):
         state, _, group, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -206,7 +204,7 @@ class Count:
     def exact(self) -> bool:
         return not (self.lost or self.doubled or self.foreign or self.ledger_faults)
 
-    def __str__(self) -> str:
+    def __str__(self):
         faults = "".join(f"\n  {fault}" for fault in (*self.ledger_faults[:10], *self.examples))
         return f"{self.lost} lost / {self.doubled} doubled of {self.expected:,} records" + faults
 
@@ -226,7 +224,7 @@ class Pipe:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of Numbered, for every ship."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.topic_names = tuple(
             f"{self.name}.t{index}" for index in range(self.topics + self.missing)
         )
@@ -263,7 +261,7 @@ class Pipe:
                 return end
         return self.ship(**changes).succeeds(300)
 
-    def stop(self) -> None:
+    def stop(self):
         for ship in self.ships:
             ship.signal_all(signal.SIGKILL)
             ship.process.wait()
@@ -292,7 +290,7 @@ class Pipe:
     def in_ledger(self) -> int:
         return sum(state.records for state in self.chunks().splits.values())
 
-    def wait_until_shipped(self, records: int, ship: Ship, timeout: float = 90) -> None:
+    def wait_until_shipped(self, records: int, ship: Ship, timeout: float = 90):
         """Until the ledger holds so many. Fails the test if the ship ends before."""
         deadline = time.monotonic() + timeout * slowness()
         while self.in_ledger() < records:
@@ -314,9 +312,9 @@ class Pipe:
         its records should be there, if not once. ``changes``: of what should be there."""
         numbered = self.numbered(**changes)
         chunks = self.chunks(wait_seconds=60)
-        found: Counter[str] = Counter()
-        faults: list[str] = []
-        examples: list[object] = []
+        found = Counter()
+        faults = []
+        examples = []
         for index, topic in enumerate(self.topic_names):
             if topics is not None and topic not in topics:
                 continue
@@ -335,23 +333,23 @@ class Pipe:
         names = ("expected", "lost", "doubled", "foreign")
         return Count(*(found[name] for name in names), tuple(faults), tuple(examples))
 
-    def assert_exact(self, **changes: Any) -> None:
+    def assert_exact(self, **changes: Any):
         count = self.count(**changes)
         assert count.exact, f"{count}\nlogs: {self.folder}"
 
 
-def _expected(numbered: Numbered, topic: int) -> set[tuple[str, int, int]]:
+def _expected(numbered, topic):
     ordinals = [
         ordinal for ordinal in range(numbered.records) if numbered.topic_of(ordinal) == topic
     ]
     return {(path, start, ordinal) for path, start in numbered.split_ids() for ordinal in ordinals}
 
 
-def _ledger_faults(chunks: Chunks, numbered: Numbered, topic: int, there: Any) -> Iterator[str]:
+def _ledger_faults(chunks, numbered, topic, there):
     """Whether the ledger's intervals for the topic hold exactly the records that the reader found,
     each once."""
     name = numbered.topics[topic]
-    said: Counter[tuple[str, int, int]] = Counter()
+    said = Counter()
     for split, state in chunks.splits.items():
         for (first, of), chunk in state.chunks.items():
             ordinals = (

@@ -1,8 +1,6 @@
 """An auth manager that tests configure: Airflow's simple one with rights DAG by DAG, as others have
 them."""
 
-from __future__ import annotations
-
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 

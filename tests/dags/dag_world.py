@@ -1,8 +1,6 @@
 """What DAG tests work with: a config folder to write into, and a Spark side that does as it is
 told."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

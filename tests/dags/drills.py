@@ -1,8 +1,6 @@
 """Tests of a real Airflow: waiting, and its processes and those of its Spark sides, which a live
 hour kills."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -40,7 +38,7 @@ def spark_sides(config: Path, step: str = "") -> list[psutil.Process]:
     return [process for process in psutil.process_iter() if _runs_step(process, str(config), step)]
 
 
-def _runs_step(process: psutil.Process, config: str, step: str) -> bool:
+def _runs_step(process, config, step):
     line = _command(process)
     try:
         is_side = (
@@ -61,7 +59,7 @@ def part(airflow: Airflow, name: str) -> psutil.Process:
     return process
 
 
-def _is_part(process: psutil.Process, airflow: Airflow, name: str) -> bool:
+def _is_part(process, airflow, name):
     try:
         return _command(process)[-1:] == [name] and process.environ().get("AIRFLOW_HOME") == str(
             airflow.home
@@ -70,7 +68,7 @@ def _is_part(process: psutil.Process, airflow: Airflow, name: str) -> bool:
         return False
 
 
-def _command(process: psutil.Process) -> list[str]:
+def _command(process):
     """Return nothing for a process that has ended."""
     try:
         return process.cmdline()

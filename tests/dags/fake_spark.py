@@ -7,8 +7,6 @@ word it succeeds. ``closed`` fails unless a check is skipped. ``gather`` makes t
 the other steps have left, as the real one does.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json
@@ -57,7 +55,7 @@ EXIT_CODES = {
 def result(step: str, word: str, common: dict[str, Any]):
     kind, _, cluster = step.partition(":")
     topics = [TopicAccount(topic="logs.web", delivered=7, ledger=7)]
-    severity: Any = "warn" if word == "warn" else "block"
+    severity = "warn" if word == "warn" else "block"
     passed = common["status"] != "failed" and word != "warn"
     check = CheckResult(
         check="files", severity=severity, passed=passed, expected=">= 1", observed="1"

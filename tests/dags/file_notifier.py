@@ -1,7 +1,5 @@
 """A notifier of Airflow's that writes what it is to tell into a file: one JSON object per line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

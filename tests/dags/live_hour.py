@@ -15,8 +15,6 @@ wrote, by a consumer that reads the topics all the time, and by the states of Ai
 The seed decides the course, not the milliseconds. Exit code 1 if there is a fault.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools
@@ -182,7 +180,7 @@ class LiveHour(Record):
                         name, window, "late.log", rng.randrange(1, 300), at <= now, late=True
                     )
 
-    def _write(self, name: str, window: Window, file: str, count: int, wanted: bool, *, late: bool):
+    def _write(self, name, window, file, count, wanted, *, late):
         key = (name, window.start, file)
         if not wanted or key in self.files:
             return
@@ -279,7 +277,7 @@ class LiveHour(Record):
                 )
             self.answers.append(Answer(name, begun, ended, frozenset(before), gaps))
 
-    def _of_gap(self, windows: str) -> list[Window]:
+    def _of_gap(self, windows):
         start, end = (int(seconds(edge)) for edge in windows.split("/"))
         return [Window(at, at + self.step) for at in range(start, end, self.step)]
 
@@ -318,7 +316,7 @@ class LiveHour(Record):
                     self.say(f"run {name} {run_id} failed{found.evidence}")
                 self.runs[name, run_id, ended] = found
 
-    def _evidence(self, run: Run) -> str:
+    def _evidence(self, run):
         """Return the last lines of each task that failed."""
         path, said = f"dags/{run.pipeline}/dagRuns/{run.run_id}/taskInstances", []
         for task in self.airflow.call("GET", path)["task_instances"]:
@@ -380,7 +378,7 @@ class LiveHour(Record):
     def kill_spark(self):
         self._kill(self.random.choice(["driver", "jvm"]))
 
-    def _kill(self, what: str):
+    def _kill(self, what):
         side = self.random.choice(wait_for(self.airflow, lambda: spark_sides(self.config)))
         time.sleep(self.random.uniform(0, 5))
         with (

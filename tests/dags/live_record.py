@@ -1,11 +1,9 @@
 """What a live hour knows by itself, and what must be true of it. See live_hour.py."""
 
-from __future__ import annotations
-
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,7 +24,7 @@ class Window(NamedTuple):
     start: int
     end: int
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{utc(self.start):%H:%M}–{utc(self.end):%H:%M}"
 
 
@@ -89,7 +87,7 @@ class Notice(NamedTuple):
     headline: str
     cause: str
 
-    def __str__(self) -> str:
+    def __str__(self):
         return (
             f"{self.event} {self.pipeline} {self.window}: {self.headline}; {self.cause} (told "
             f"{clock(self.at)})"
@@ -176,7 +174,7 @@ class Record:
         nothing."""
         return self._done(name, window, lambda file: not file.late)
 
-    def _done(self, name: str, window: Window, wanted: Callable[[LogFile], bool]) -> float:
+    def _done(self, name, window, wanted):
         return max(
             (
                 each.done
@@ -259,7 +257,7 @@ class Record:
                     "deleted"
                 )
 
-    def _excuse(self, run: Run) -> bool:
+    def _excuse(self, run):
         """Return True if the pipeline's file was broken or deleted meanwhile, the one thing that
         may fail a run."""
         kinds = {
@@ -269,8 +267,8 @@ class Record:
         }
         return bool(kinds & {"broken-file", "delete"})
 
-    def _judge_notices(self, told: list[tuple[Notice, Window]]):
-        heard: Counter[tuple[str, str, Window]] = Counter()
+    def _judge_notices(self, told):
+        heard = Counter()
         for notice, span in told:
             if notice.headline.startswith("In trouble"):
                 continue
@@ -294,7 +292,7 @@ class Record:
                     ):
                         self.fault(f"{window} was told before: {notice}")
 
-    def _judge_failure(self, notice: Notice, span: Window, times: int):
+    def _judge_failure(self, notice, span, times):
         failed = [
             run
             for run in self.runs.values()
@@ -309,20 +307,20 @@ class Record:
         ):
             self.fault(f"wrong cause of what failed since its configuration was broken: {notice}")
 
-    def _was_slow(self, name: str, span: Window) -> bool:
+    def _was_slow(self, name, span):
         """Return True for the window of a run by hand that took longer than it had."""
         ends = [run for run in self.runs.values() if (run.pipeline, run.window) == (name, span)]
         return (name, span) in self.wide and any(
             run.end - run.queued > self.within - READER for run in ends
         )
 
-    def _was_in_time(self, name: str, window: Window) -> bool:
+    def _was_in_time(self, name, window):
         there = max(
             self.arrived(name, window), self.looked_at(name, window), self.late_files(name, window)
         )
         return there < window.end + self.within - READER
 
-    def _judge_silence(self, name: str, told: list[tuple[str, Window]]):
+    def _judge_silence(self, name, told):
         """What fails or is late is told. Of late windows that follow each other the first one
         speaks for all."""
         for run in self.runs.values():

@@ -1,7 +1,5 @@
 """A receiver of OpenTelemetry metrics on loopback: what arrives, by name, tags and value."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 from collections.abc import Iterator
@@ -56,7 +54,7 @@ def receiver() -> Iterator[Received]:
         thread.join()
 
 
-def _points(request) -> Iterator[tuple[str, dict[str, str], float]]:
+def _points(request):
     for resource in request.resource_metrics:
         for scope in resource.scope_metrics:
             for metric in scope.metrics:

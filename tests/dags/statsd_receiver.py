@@ -1,12 +1,10 @@
 """A receiver of StatsD on loopback: what arrives, and the series of Prometheus that the example's
 mapping makes of it."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +24,7 @@ class StatsdReceived:
     def series(self) -> dict[str, float]:
         """Name with its labels, by name → value, as statsd_exporter has them: counters add up,
         gauges are replaced."""
-        found: dict[str, float] = {}
+        found = {}
         for line in self.lines:
             if (match := _LINE.fullmatch(line)) and (name := _mapped(match[1], match[4])):
                 labels = ",".join(
@@ -39,12 +37,10 @@ class StatsdReceived:
         return found
 
 
-def _mapped(name: str, kind: str) -> str | None:
+def _mapped(name, kind):
     """By the first rule of the example's mapping that matches; None for a metric that no rule is
     about."""
-    rules: list[Mapping[str, str]] = YAML(typ="safe").load(EXAMPLE / "statsd-mapping.yml")[
-        "mappings"
-    ]
+    rules = YAML(typ="safe").load(EXAMPLE / "statsd-mapping.yml")["mappings"]
     for rule in rules:
         pattern = re.escape(rule["match"]).replace(r"\*", r"([^.]*)")
         if rule["match_metric_type"][0] == kind and (match := re.fullmatch(pattern, name)):

@@ -1,10 +1,7 @@
 """A closed source gate that asks a person: what is asked, and what becomes of each answer."""
 
-from __future__ import annotations
-
 import datetime as dt
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from dag_world import bag_of, told
@@ -21,7 +18,7 @@ def gate(config, tmp_path, monkeypatch):
     entry = f"{{notifier: file_notifier.FileNotifier, with: {{path: {notices}}}, on: [failure]}}"
     more = f"notify: [{entry}]\ngates: {{on_closed: ask, answer_within: 1h}}\n"
     config.pipeline("web", more=more)
-    asked: list[dict[str, Any]] = []
+    asked = []
     monkeypatch.setattr(
         "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
         lambda **request: asked.append(request),
@@ -49,7 +46,7 @@ def gate(config, tmp_path, monkeypatch):
     return made
 
 
-def answer(options: list[str], by: str | None = "olga", reason: str = "a drill") -> dict[str, Any]:
+def answer(options, by="olga", reason="a drill"):
     return {
         "chosen_options": options,
         "params_input": {"reason": reason},

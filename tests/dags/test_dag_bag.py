@@ -1,14 +1,11 @@
 """What Airflow makes of ``dags/``: every pipeline a DAG, whatever is wrong with the others."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from dag_world import CLUSTER, bag_of
@@ -28,16 +25,16 @@ def bag():
     return loaded
 
 
-def faults() -> str:
+def faults():
     """What Airflow's list of import errors says."""
     bag()  # the DAGs' file leaves what it finds to the other one
     return "".join(bag().import_errors.values())
 
 
-def serialized(dag) -> dict[str, Any]:
+def serialized(dag):
     from airflow.serialization.serialized_objects import DagSerialization
 
-    stored: dict[str, Any] = DagSerialization.serialize_dag(dag)
+    stored = DagSerialization.serialize_dag(dag)
     DagSerialization.deserialize_dag(stored)
     return stored
 
@@ -259,9 +256,7 @@ def test_what_airflow_stores_does_not_change_from_parse_to_parse(config):
     assert serialized(bag().dags["web"]) == serialized(bag().dags["web"])
 
 
-def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(
-    config,
-):
+def test_the_trigger_form_asks_for_nothing_that_has_a_default_and_says_each_thing_once(config):
     """Airflow's form puts a star at each field whose type lacks "null", and opens the fields
     without a section alone."""
     config.pipeline("web")
@@ -300,11 +295,7 @@ def test_the_doctor_sees_what_airflow_sees(config, tmp_path, monkeypatch):
         waits.severity,
         "pool to near" in waits.text,
         "ships of web would never begin" in waits.text,
-    ) == (
-        "fail",
-        True,
-        True,
-    )
+    ) == ("fail", True, True)
     assert "airflow pools set 'to near'" in waits.remedy
     (absent,) = machine.airflow(
         CheckTarget(config.folder, web.model_copy(update={"name": "app"}), 120)

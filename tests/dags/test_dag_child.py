@@ -1,7 +1,5 @@
 """The process that an Airflow task runs: its log arrives, and nothing of it outlives the task."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import signal
@@ -20,7 +18,7 @@ from tests.waiting import slowness, wait_until
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
 
-def job(tmp_path: Path, script: str) -> Job:
+def job(tmp_path, script):
     """A job whose Python is a shell script."""
     python = tmp_path / "python"
     python.write_text(f"#!/bin/bash\n{script}\n")
@@ -37,18 +35,18 @@ def job(tmp_path: Path, script: str) -> Job:
     return Job(pipeline, tmp_path, Window(NOON, NOON + dt.timedelta(hours=1)), "r1", ("plan",))
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     """Zombies, whose parent is this container's init, are dead."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def wait_until_dead(pid: int):
+def wait_until_dead(pid):
     wait_until(lambda: not alive(pid), 20)
 
 
 def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path):
-    lines: list[str] = []
+    lines = []
     code = Child(job(tmp_path, "echo out; echo err >&2; printf 'no newline'; exit 3")).run(
         lines.append
     )
@@ -56,13 +54,13 @@ def test_every_line_of_both_streams_arrives_and_the_exit_code(tmp_path):
 
 
 def test_bytes_that_are_no_utf8_do_no_harm(tmp_path):
-    lines: list[str] = []
+    lines = []
     assert Child(job(tmp_path, r"printf 'a\xffb\n'")).run(lines.append) == 0
     assert lines == ["a�b"]
 
 
 def test_stdin_is_not_the_tasks_own(tmp_path):
-    lines: list[str] = []
+    lines = []
     Child(job(tmp_path, "cat; echo done")).run(lines.append)
     assert lines == ["done"]
 
@@ -75,7 +73,7 @@ def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path, mon
     monkeypatch.setattr(
         "shipper_airflow.dags.step.GRACE_SECONDS", 1.0
     )  # of what is left when the process has ended
-    pids: list[int] = []
+    pids = []
 
     def interrupt(line):
         pids.append(int(line))
@@ -87,7 +85,7 @@ def test_whatever_interrupts_the_task_ends_the_whole_process_group(tmp_path, mon
 
 
 def test_a_request_to_stop_from_a_signal_handler_ends_the_group(tmp_path):
-    pids: list[int] = []
+    pids = []
     child = Child(job(tmp_path, "sleep 600 & echo $!; wait"))
     before = signal.signal(signal.SIGUSR1, lambda *_: child.ask_to_stop())
     try:
@@ -108,7 +106,7 @@ def test_a_child_that_ignores_term_is_killed(tmp_path, monkeypatch):
 
 
 def test_what_a_dead_process_leaves_behind_does_not_outlive_it(tmp_path):
-    pids: list[int] = []
+    pids = []
     child = Child(job(tmp_path, "sleep 600 & echo $!; kill -9 $$"))
     assert child.run(lambda line: pids.append(int(line))) == -signal.SIGKILL
     wait_until_dead(pids[0])

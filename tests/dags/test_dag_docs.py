@@ -1,8 +1,5 @@
 """What Airflow's docs tab says of a pipeline."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from textwrap import dedent
 
 from shipper.config import load_pipeline_alone
@@ -28,7 +25,7 @@ SPEC = """
 """  # noqa: E501
 
 
-def shown(tmp_path: Path, text: str = SPEC) -> str:
+def shown(tmp_path, text=SPEC):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "web.yaml").write_text(dedent(text))
     return page(load_pipeline_alone(tmp_path, "web", EVERYTHING), tmp_path)

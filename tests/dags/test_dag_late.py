@@ -1,7 +1,5 @@
 """Windows that are late, or that nobody ran: who is told, when, why, and that it is once."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import threading
@@ -10,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dag_world import Config, told
+from dag_world import told
 
 from shipper import runtime
 from shipper.config import load_pipeline
@@ -53,23 +51,21 @@ class Runs:
     (`dag.test` cannot end a run of a DAG with a deadline; tests/dags/test_scheduler.py has a real
     one.)"""
 
-    def __init__(
-        self, config: Config, uri: str, began: dt.datetime = SIX - HOUR, name: str = "web"
-    ):
+    def __init__(self, config, uri, began=SIX - HOUR, name="web"):
         """``began``: the schedule's first run."""
         self.config, self.uri, self.name = config, uri, name
         beginnings(uri, name, ("near", "far"), Window(SIX - HOUR, SIX), None, began=began)
 
     def end(
         self,
-        end: dt.datetime,
-        fault: str = "",
+        end,
+        fault="",
         *,
-        scheduled: bool = False,
-        took: dt.timedelta = MINUTE,
-        run_id: str = "run",
-        committed: dt.timedelta | None = None,
-        empty: bool = False,
+        scheduled=False,
+        took=MINUTE,
+        run_id="run",
+        committed=None,
+        empty=False,
     ):
         """A run over the hour before ``end``, that began then or hours later; ``fault``: why near
         got nothing; ``committed``: how long after that hour the last record was; ``empty``: there
@@ -235,7 +231,7 @@ def test_a_window_from_before_the_schedules_first_run_is_not_late(config, notify
     assert notice["text"].startswith("web 2026-11-01 09:00–10:00 UTC: Late: delivered 1h after ")
 
 
-def deadline(config: Config, now: dt.datetime = SIX + 45 * MINUTE, **run):
+def deadline(config, now=SIX + 45 * MINUTE, **run):
     """What Airflow calls when the run of five to six has missed its deadline."""
     from shipper_airflow.dags.notice import run_is_late
 
@@ -372,7 +368,7 @@ def many(config, notices, monkeypatch):
     return [Runs(config, uri, name=name) for name in names]
 
 
-def later(monkeypatch: pytest.MonkeyPatch, by: dt.timedelta):
+def later(monkeypatch, by):
     now = runtime.now()
     monkeypatch.setattr(runtime, "now", lambda: now + by)
 

@@ -1,19 +1,16 @@
 """Who is told what when a run ends, by a real notifier of Airflow's; and what is wrong with one,
 before anything runs."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from dag_world import HOURLY, Config, bag_of, told
+from dag_world import HOURLY, bag_of, told
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
@@ -39,9 +36,7 @@ def notices(tmp_path):
     return tmp_path / "notices"
 
 
-def entry(
-    path: Path, *on: str, notifier: str = "file_notifier.FileNotifier", **more
-) -> dict[str, Any]:
+def entry(path, *on, notifier="file_notifier.FileNotifier", **more):
     return {
         "on": list(on) or ["failure"],
         "notifier": notifier,
@@ -109,12 +104,7 @@ def test_failed_run_is_told_with_first_cause_and_links(notify, notices, spark):
     ],
 )
 def test_a_good_run_is_told_once_to_those_who_want_to_hear_it(
-    gate,
-    told_to,
-    title,
-    notify,
-    notices,
-    spark,
+    gate, told_to, title, notify, notices, spark
 ):
     people = {
         "failure": ["failure"],
@@ -282,9 +272,7 @@ def test_wrong_notifiers_break_their_own_pipelines_and_no_other(config):
     assert all(any(fault in one for one in shown) for fault in faults)
 
 
-def validate(
-    config: Config, *options: str, python: str = sys.executable, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def validate(config, *options, python=sys.executable, **environment):
     """`shipper validate`, by its exit code and its words."""
     paths = {"PYTHONPATH": str(Path(__file__).parent), **environment}
     command = [
@@ -348,7 +336,7 @@ def test_deadline_survives_serialisation_and_counts_from_the_windows_end(notify,
     assert deadlines(deadline) == {"scheduled": "06:45", "manual": "06:55", "backfill": "06:55"}
 
 
-def deadlines(alert: dict[str, Any]) -> dict[str, str]:
+def deadlines(alert):
     """Of runs that are queued at ten past six, as Airflow computes them."""
     from airflow.models import DagRun
     from airflow.serialization.decoders import decode_deadline_alert
@@ -386,11 +374,7 @@ def test_a_failure_that_is_tried_again_for_ten_minutes_is_told_once(
     monkeypatch.setattr("shipper_airflow.dags.build.RETRIES", again)
     entries = [entry(notices, "failure", fields={"headline": "{{ notice.headline }}"})]
     config.pipeline("web", "{cron: '0 * * * *'}", f"notify: {json.dumps(entries)}\n")
-    spark.script(
-        plan=["fail"] * 5 + ["ok"],
-        ship_far=["fail"] * 7,
-        report=["gather"],
-    )
+    spark.script(plan=["fail"] * 5 + ["ok"], ship_far=["fail"] * 7, report=["gather"])
     run = bag_of().dags["web"].test(logical_date=FIVE)
     assert str(run.state) == "failed"
     first, last = (notice["headline"] for notice in told(notices))

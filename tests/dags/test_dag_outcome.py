@@ -1,9 +1,6 @@
 """Exit code and result of a step, put together."""
 
-from __future__ import annotations
-
 import datetime as dt
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from shipper.windows.window import Window
 from shipper_airflow.dags.step import failure_of, result_of
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
-COMMON: dict[str, Any] = {
+COMMON = {
     "pipeline": "web",
     "window_start": NOON,
     "window_end": NOON + dt.timedelta(hours=1),
@@ -30,20 +27,18 @@ def folder(tmp_path):
     return RunFolder(str(tmp_path), "web", Window(NOON, NOON + dt.timedelta(hours=1)), "r1")
 
 
-def failed(message: str) -> dict[str, Any]:
+def failed(message):
     return {**COMMON, "status": "failed", "error": message}
 
 
 def test_success_needs_exit_code_and_result(folder):
     assert failure_of("plan", 0, PlanResult(**COMMON), folder) is None
     missing = failure_of("plan", 0, None, folder)
-    assert missing is not None
     assert folder.uri in missing.message
 
 
 def test_the_steps_own_words_are_the_message(folder):
     failure = failure_of("plan", 1, PlanResult(**failed("no file in s3a://logs")), folder)
-    assert failure is not None
     assert failure.message == "no file in s3a://logs"
     assert not failure.final
 
@@ -76,7 +71,6 @@ def test_a_report_that_was_written_is_no_failure_of_the_report(folder):
 )
 def test_the_step_itself_says_whether_a_retry_may_help(folder, step, code, says, final):
     failure = failure_of(step, code, GateResult(step=step, **failed("closed"), final=says), folder)
-    assert failure is not None
     assert failure.final is final
 
 
@@ -88,7 +82,6 @@ def test_the_step_itself_says_whether_a_retry_may_help(folder, step, code, says,
 )
 def test_an_end_without_a_result_is_explained_and_may_be_tried_again(folder, step, code, says):
     failure = failure_of(step, code, None, folder)
-    assert failure is not None
     assert says in failure.message
     assert not failure.final
 
@@ -98,7 +91,6 @@ def test_what_it_said_last_is_why_it_left_no_result(folder):
     failure = failure_of(
         "plan", 2, None, folder, "config/pipelines/web.yaml:9:3: a value is missing"
     )
-    assert failure is not None
     assert failure.final
     assert failure.message == (
         "plan ended with exit code 2: config/pipelines/web.yaml:9:3: a value is missing [SHIP-003]"

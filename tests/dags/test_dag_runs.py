@@ -1,13 +1,10 @@
 """Whole runs of a DAG by ``dag.test()``: Airflow's own scheduling rules, with a Spark side that
 does as it is told."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -33,15 +30,15 @@ def at_once(monkeypatch, config):
     config.pipeline("web")
 
 
-def parsed(dag_id: str = "web"):
+def parsed(dag_id="web"):
     return bag_of().dags[dag_id]
 
 
-def run(logical_date: dt.datetime | None = FIVE, dag_id: str = "web", **conf):
+def run(logical_date=FIVE, dag_id="web", **conf):
     return parsed(dag_id).test(logical_date=logical_date, run_conf=conf)
 
 
-def states(dag_run) -> dict[str, str]:
+def states(dag_run):
     return {ti.task_id: str(ti.state) for ti in dag_run.get_task_instances()}
 
 
@@ -212,9 +209,7 @@ def test_what_is_no_choice_is_refused_when_the_run_is_asked_for(conf):
         dag.params.update(conf)
 
 
-def test_a_run_of_a_pipeline_without_schedule_is_refused_without_its_window(
-    config,
-):
+def test_a_run_of_a_pipeline_without_schedule_is_refused_without_its_window(config):
     from airflow.sdk.exceptions import ParamValidationError
 
     file = config.folder / "pipelines" / "web.yaml"
@@ -267,9 +262,7 @@ def test_a_step_refuses_a_run_whose_first_task_was_of_another_version(spark, mon
     assert spark.calls == []
 
 
-def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(
-    spark,
-):
+def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spark):
     spark.script(ship_near=["fail"])
     dag_run = run()
     assert dag_run.state == "failed"
@@ -297,9 +290,7 @@ def test_every_task_survives_a_kill_and_a_metrics_backend_that_is_away(spark, mo
     assert len({call["run_id"] for call in spark.calls}) == 1
 
 
-def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_settled(
-    capsys,
-):
+def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_settled(capsys):
     from airflow.sdk.exceptions import AirflowRescheduleException
 
     from shipper_airflow.dags.task_operators import ResolveWindow
@@ -312,7 +303,7 @@ def test_a_run_whose_window_has_just_ended_waits_once_and_until_its_files_have_s
 
     def resolved(end, **params):
         interval = {"data_interval_start": end - hour, "data_interval_end": end}
-        run: Any = SimpleNamespace(conf=params, dag_id="web", **interval)
+        run = SimpleNamespace(conf=params, dag_id="web", **interval)
         return task.execute({"params": params, "dag_run": run, "run_id": "r"})
 
     end = now - dt.timedelta(minutes=7)
@@ -366,9 +357,7 @@ def test_a_closed_source_gate_ships_nothing_and_each_task_says_why_and_leads_to_
     assert links == {(task, key): url for task in tasks for key, url in urls.items()}
 
 
-def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_asset_event(
-    spark,
-):
+def test_a_closed_delivery_gate_is_not_asked_again_and_what_was_delivered_is_an_asset_event(spark):
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -1,12 +1,8 @@
 """The Shipments page as Airflow's API server mounts it: to whom it answers what."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -72,15 +68,7 @@ def ask(client, world):
         for name in ("web", "audit"):
             session.merge(DagModel(dag_id=name, bundle_name="dags-folder"))
 
-    def asked(
-        person,
-        path,
-        below="/shipper",
-        body=None,
-        headers=None,
-        method="",
-        **query,
-    ):
+    def asked(person, path, below="/shipper", body=None, headers=None, method="", **query):
         client.cookies.clear()
         if person:
             token = get_auth_manager().generate_jwt(
@@ -105,9 +93,7 @@ def ask(client, world):
 END = {"end": str(seconds(2))}
 
 
-def open_window(
-    ask: Callable[..., Any], person: str | None, pipeline: str, hour: int = 0
-) -> tuple[int, Page]:
+def open_window(ask, person, pipeline, hour=0):
     """What opens in front of the page."""
     window = f"{pipeline} {at(hour):%Y-%m-%dT%H:%M:%SZ}/{at(hour + 1):%Y-%m-%dT%H:%M:%SZ}"
     answer = ask(person, "shipments", part="panel", window=window)
@@ -166,9 +152,7 @@ def test_each_person_sees_what_airflow_lets_them_see(ask):
     assert {"shipments", "dag-shipments"} <= set(views)
 
 
-def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(
-    ask,
-):
+def test_a_browser_without_a_login_is_sent_to_it_and_from_there_back(ask):
     query = {"dag_id": "web", "window": f"web {WINDOW}"}
     for path, asked in (("shipments", query), (f"report/web/{FOLDER}/r1", {})):
         answer = ask(None, path, headers={"accept": "text/html,*/*;q=0.8"}, **asked)
@@ -232,7 +216,7 @@ def test_who_may_start_runs_may_say_that_nothing_will_come(ask, world):
     assert "the host was down" in shown
 
 
-def airflow_views() -> list[dict[str, Any]]:
+def airflow_views():
     from airflow.plugins_manager import get_plugin_info
 
     return [
@@ -302,16 +286,7 @@ def test_the_plugin_imports_what_parses_and_tasks_need_and_no_more(airflow):
     assert [name for name in loaded if name.startswith(answers)] == []
 
 
-def dag_run(
-    hour: int,
-    state: str,
-    *,
-    failed_in: str = "",
-    waits_in: str = "",
-    asks_until: float | None = None,
-    conf: dict[str, Any] | None = None,
-    began: float | None = None,
-):
+def dag_run(hour, state, *, failed_in="", waits_in="", asks_until=None, conf=None, began=None):
     """A run as Airflow has it in its database: of the schedule, or by hand with ``conf``. One task
     failed, or is scheduled and waits for the pool ``waits_in``, or asks a person."""
     from airflow.models.dag_version import DagVersion
@@ -355,9 +330,7 @@ def dag_run(
             session.add(task)
 
 
-def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(
-    ask,
-):
+def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(ask):
     """It died in its first task, or its configuration was broken, so none of its steps began."""
 
     def states():

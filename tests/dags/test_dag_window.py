@@ -1,9 +1,6 @@
 """Which window a run ships."""
 
-from __future__ import annotations
-
 import datetime as dt
-from typing import Any
 
 import pytest
 
@@ -13,23 +10,15 @@ from shipper.windows.window import Window
 from shipper_airflow.run_window import opens_at, window_of_run
 
 HOURLY = Schedule(cron="0 * * * *")
-Interval = tuple[dt.datetime | None, dt.datetime | None]
-NONE: Interval = None, None
+NONE = None, None
 SIX, SEVEN = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (6, 7))
 
 
-def of_run(start: str | None, end: str | None, interval: Interval) -> Window:
+def of_run(start, end, interval):
     return window_of_run(None, 600, run(interval, window_start=start, window_end=end))
 
 
-def run(
-    interval: Interval = NONE,
-    asked_at: dt.datetime | None = SEVEN,
-    *,
-    at: dt.datetime | None = None,
-    key: str | None = None,
-    **conf: str | None,
-) -> dict[str, Any]:
+def run(interval=NONE, asked_at=SEVEN, *, at=None, key=None, **conf):
     return {
         "data_interval_start": interval[0],
         "data_interval_end": interval[1],

@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.scheduler,
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.scheduler, pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 
 def test_the_demo_ships_every_line_once_and_nothing_the_second_time():

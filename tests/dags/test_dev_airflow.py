@@ -1,32 +1,23 @@
 """`shipper dev up airflow`, as a person uses it: a page, a DAG for each pipeline that is saved, and
 all of it there again the next day."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from dag_world import Config
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.postgres import why_no_postgres
 
 from tests.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.scheduler,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.airflow, pytest.mark.scheduler, pytest.mark.long]
 
 
 @pytest.fixture
@@ -37,13 +28,13 @@ def home(tmp_path):
         server.stop(grace_seconds=5)
 
 
-def dev(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def dev(home, *arguments):
     environment = {**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "shipper", "dev", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def up(home: Path, config: Config) -> str:
+def up(home, config):
     """Returns the page's address."""
     done = dev(home, "up", "airflow", "--port", "0", "--config", str(config.folder), "--json")
     assert done.returncode == 0, done.stderr
@@ -51,7 +42,7 @@ def up(home: Path, config: Config) -> str:
     return str(json.loads(done.stdout)["airflow"]["airflow"])
 
 
-def ask(url: str, path: str, body: dict[str, Any] | None = None):
+def ask(url, path, body=None):
     with urllib.request.urlopen(f"{url}/auth/token", timeout=300) as answer:
         token = json.loads(answer.read())["access_token"]
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -62,13 +53,13 @@ def ask(url: str, path: str, body: dict[str, Any] | None = None):
         return json.loads(answer.read())
 
 
-def seconds_until(holds: Callable[[], bool]) -> float:
+def seconds_until(holds):
     started = time.monotonic()
     wait_until(holds, every_seconds=0.25)
     return time.monotonic() - started
 
 
-def airflow(home: Path, *arguments: str) -> str:
+def airflow(home, *arguments):
     """A person's own command: it knows where all is from `AIRFLOW_HOME` alone."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")
@@ -80,7 +71,7 @@ def airflow(home: Path, *arguments: str) -> str:
     ).stdout
 
 
-def at_work_in(home: Path) -> list[str]:
+def at_work_in(home):
     """Processes that were started from there, or work there."""
     found = []
     for process in psutil.process_iter():
@@ -145,7 +136,6 @@ def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(home
     config.pipeline("web")
     up(home, config)
     leader = state.load(home, "airflow")
-    assert leader is not None
     psutil.Process(leader.processes[-1].pid).kill()
     status = dev(home, "status")
     assert (status.returncode, "died" in status.stdout) == (1, True), status

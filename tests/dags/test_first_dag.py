@@ -1,14 +1,11 @@
 """The tutorials docs/start/first-pipeline.md and docs/start/first-dag.md, as they stand there:
 their files and their commands, one after the other, on free ports."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +14,7 @@ from shipper_tools.dev.ports import free_port
 
 from tests.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.scheduler,
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.scheduler, pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 START = Path(__file__).resolve().parents[2] / "docs" / "start"
 
@@ -30,7 +22,7 @@ START = Path(__file__).resolve().parents[2] / "docs" / "start"
 class Reader:
     """Somebody who does what the pages say."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
         self.kafka, self.airflow = free_port(), free_port()
         self.environment = {
@@ -39,7 +31,7 @@ class Reader:
             "AIRFLOW_HOME": str(folder / ".dev" / "airflow"),
         }
 
-    def blocks(self, page: str) -> Iterator[tuple[str, str]]:
+    def blocks(self, page):
         """Yield the name of a file, or "" for commands, and the text of each block of the page."""
         text = (START / page).read_text(encoding="utf-8")
         text = text.replace("127.0.0.1:9092", f"127.0.0.1:{self.kafka}")
@@ -50,7 +42,7 @@ class Reader:
         ):
             yield (file if kind == "yaml" else ""), block
 
-    def do(self, commands: str) -> str:
+    def do(self, commands):
         done = subprocess.run(
             ["bash", "-ec", commands],
             cwd=self.folder,
@@ -62,26 +54,26 @@ class Reader:
         assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
-    def write(self, file: str, text: str):
+    def write(self, file, text):
         (self.folder / file).write_text(text)
 
-    def airflow_says(self, command: str) -> list[dict[str, str]]:
+    def airflow_says(self, command):
         """Return the JSON that a command of Airflow's prints behind its log."""
         said = self.do(f"airflow {command} --output json 2>/dev/null")
-        found: list[dict[str, str]] = json.loads(said.strip().splitlines()[-1])
+        found = json.loads(said.strip().splitlines()[-1])
         return found
 
-    def runs(self, dag: str) -> list[str]:
+    def runs(self, dag):
         return [run["state"] for run in self.airflow_says(f"dags list-runs {dag}")]
 
-    def knows(self, dag: str) -> bool:
+    def knows(self, dag):
         return dag in [each["dag_id"] for each in self.airflow_says("dags list")]
 
-    def servers_said(self) -> int:
+    def servers_said(self):
         """Return the bytes in the servers' logs."""
         return sum(log.stat().st_size for log in (self.folder / ".dev").rglob("*.log"))
 
-    def lines(self) -> int:
+    def lines(self):
         return int(self.do("shipper dev read logs.mine | wc -l"))
 
 

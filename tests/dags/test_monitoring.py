@@ -2,8 +2,6 @@
 dashboard and the alerts ask for, and what an alert says of a run that went wrong. promtool and
 statsd_exporter are asked where they are installed."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re
@@ -11,15 +9,13 @@ import shutil
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from dag_world import bag_of
 from ruamel.yaml import YAML
 from shipper_tools.dev.ports import free_port
-from statsd_receiver import EXAMPLE, StatsdReceived, statsd_receiver
+from statsd_receiver import EXAMPLE, statsd_receiver
 
 from shipper.report.incomplete import beginnings
 from shipper.report.metrics import MetricsFile, metrics_of_run
@@ -78,11 +74,11 @@ def sent(config, spark, monkeypatch):
     return Sent(received.lines, good, bad)
 
 
-def run(at: dt.datetime):
+def run(at):
     return bag_of().dags["web"].test(logical_date=at - dt.timedelta(hours=1), run_conf={})
 
 
-def settled(received: StatsdReceived) -> dict[str, float]:
+def settled(received):
     """The series when a packet that was sent now has arrived."""
     mark = f"mark{len(received.lines)}:1|c"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -91,21 +87,21 @@ def settled(received: StatsdReceived) -> dict[str, float]:
     return received.series()
 
 
-def name_of(series: str) -> str:
+def name_of(series):
     return series.partition("{")[0]
 
 
-def labels_of(series: str) -> set[str]:
+def labels_of(series):
     return set(re.findall(r'(\w+)="', series))
 
 
-def rules() -> list[dict[str, Any]]:
+def rules():
     [group] = YAML(typ="safe").load(EXAMPLE / "alerts.yml")["groups"]
-    found: list[dict[str, Any]] = group["rules"]
+    found = group["rules"]
     return found
 
 
-def questions() -> Iterator[str]:
+def questions():
     """Each query of the dashboard and the alerts, with the labels that its legend or text names as
     `{{label}}`."""
     dashboard = json.loads((EXAMPLE / "dashboard.json").read_text())
@@ -266,7 +262,7 @@ def test_statsd_exporter_makes_the_same_series_of_it(sent):
             exporter.terminate()
 
 
-def socket_open(address: str) -> bool:
+def socket_open(address):
     host, _, port = address.partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

@@ -1,22 +1,17 @@
 """A notice and the page that it links to are of one window: whatever a run has come to, they say
 the same."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import random
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from dag_world import Config, told
+from dag_world import told
 
 from shipper.config import load_pipeline
 from shipper.report.incomplete import beginnings, gaps_before
-from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import cause_of, steps
 from shipper.shipments import app
@@ -36,7 +31,7 @@ LATE = '{cron: "0 * * * *", start: 2026-11-01, deliver_within: 45m}'
 class Story:
     """Runs of one hour after the other, with the notices that they lead to and the page."""
 
-    def __init__(self, config: Config, notices: Path, patch: pytest.MonkeyPatch):
+    def __init__(self, config, notices, patch):
         self.config, self.notices, self.patch = config, notices, patch
         self.runs = str(config.folder.parent / "runs")
         entry = {
@@ -48,17 +43,17 @@ class Story:
         self.pipeline = load_pipeline(config.folder, "web")
         beginnings(self.runs, "web", CLUSTERS, Window(START, START + HOUR), None, began=START)
 
-    def notice(self, act, *about) -> list[dict[str, Any]]:
+    def notice(self, act, *about):
         """Return the notices that are sent meanwhile."""
         before = len(told(self.notices))
         act(*about)
         return told(self.notices)[before:]
 
-    def at(self, now: dt.datetime):
+    def at(self, now):
         self.patch.setattr("shipper_airflow.dags.notice._now", lambda: now)
         self.patch.setattr(app, "_now", lambda: int(now.timestamp()))
 
-    def page(self, notice: dict[str, Any]) -> Page:
+    def page(self, notice):
         """Follow the link of a notice."""
         lines = dict(line.partition(": ")[::2] for line in notice["text"].splitlines()[1:])
         query = {name: one[0] for name, one in parse_qs(urlsplit(lines["Window"]).query).items()}
@@ -66,7 +61,7 @@ class Story:
         answer = respond(index_path(self.config.folder), "shipments", query, Everything())
         return Page(answer.body.decode().partition("<dialog")[2])
 
-    def deadline(self, window: Window, began: dt.datetime):
+    def deadline(self, window, began):
         from shipper_airflow.dags.notice import run_is_late
 
         run = {
@@ -81,7 +76,7 @@ class Story:
         context = {"dag_run": run, "deadline": {}}
         run_is_late(config_dir=str(self.config.folder), pipeline="web", context=context)
 
-    def end(self, report: RunReport):
+    def end(self, report):
         from shipper_airflow.dags.notice import RunEnded
 
         xcom = {

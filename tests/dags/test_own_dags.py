@@ -1,17 +1,13 @@
 """DAGs that people write themselves, with a pipeline's run in them: `ShipTaskGroup` and
 `ShipOperator`, with a Spark side that does as it is told."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from dag_world import FakeSpark, bag_of, told
+from dag_world import bag_of, told
 
 from shipper_airflow.lineage import folder_id
 
@@ -66,22 +62,22 @@ def at_once(monkeypatch, config):
 class Shop:
     """The DAG of somebody else."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
 
-    def parsed(self, tasks: str):
+    def parsed(self, tasks):
         (self.folder / "shop.py").write_text(HEAD.format(folder=str(self.folder), tasks=tasks))
         return bag_of(self.folder)
 
-    def run(self, tasks: str, **conf) -> tuple[str, dict[str, str]]:
+    def run(self, tasks, **conf):
         """Return the run's state and that of each task."""
         bag = self.parsed(tasks)
         assert bag.import_errors == {}
         run = bag.dags["shop"].test(logical_date=SIX, run_conf=conf)
         return str(run.state), {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
 
-    def kept(self, task_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / f"{task_id}.json").read_text())
+    def kept(self, task_id):
+        found = json.loads((self.folder / f"{task_id}.json").read_text())
         return found
 
 
@@ -92,7 +88,7 @@ def shop(tmp_path, monkeypatch):
     return Shop(tmp_path / "own")
 
 
-def windows(spark: FakeSpark) -> set[str]:
+def windows(spark):
     return {call["window"] for call in spark.calls}
 
 
@@ -325,7 +321,7 @@ def test_a_schedule_without_intervals_is_refused_when_the_file_is_parsed(shop, c
 
 
 def test_a_fault_of_our_own_code_is_not_tried_again(shop, monkeypatch):
-    calls: list[int] = []
+    calls = []
 
     def broken(*arguments):
         calls.append(1)

@@ -1,26 +1,22 @@
 """The DAG under a real scheduler: on schedule, by hand, as a backfill, late and stopped, told by
 notices and counted in metrics. The Spark side is a stand-in."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from dag_world import CLUSTER, Config, FakeSpark, told
+from dag_world import CLUSTER, told
 from drills import airflow_on_postgres, wait_for
 from otlp import receiver
 from rich.console import Console
 from shipper_tools.demo.watch import follow
-from shipper_tools.dev.airflow import Airflow, AirflowError, AirflowSilent
+from shipper_tools.dev.airflow import AirflowError, AirflowSilent
 
 from shipper.report.markup import window as window_in_words
 
@@ -53,35 +49,33 @@ def standalone(tmp_path, config, spark, otlp):
         yield server
 
 
-def dag_runs(airflow: Airflow) -> list[dict[str, Any]]:
-    runs: list[dict[str, Any]] = airflow.call("GET", "dags/web/dagRuns?order_by=run_after")[
-        "dag_runs"
-    ]
+def dag_runs(airflow):
+    runs = airflow.call("GET", "dags/web/dagRuns?order_by=run_after")["dag_runs"]
     return runs
 
 
-def wait_for_runs(airflow: Airflow, count: int) -> list[dict[str, Any]]:
-    def done() -> list[dict[str, Any]] | None:
+def wait_for_runs(airflow, count):
+    def done():
         runs = dag_runs(airflow)
         ended = [run for run in runs if run["state"] in ("success", "failed")]
         return runs if len(runs) >= count and len(ended) == len(runs) else None
 
-    runs: list[dict[str, Any]] = wait_for(airflow, done)
+    runs = wait_for(airflow, done)
     return runs
 
 
-def import_errors(airflow: Airflow) -> dict[str, str]:
+def import_errors(airflow):
     """File → what is wrong with it, in red above Airflow's list of DAGs."""
     found = airflow.call("GET", "importErrors")["import_errors"]
     return {Path(error["filename"]).name: error["stack_trace"] for error in found}
 
 
-def until_taken(airflow: Airflow, ask: Callable[[], Any]):
+def until_taken(airflow, ask):
     """Asks again where the scheduler had locked SQLite: Airflow takes back what it began, and says
     so (REST with a 503). And where a busy Airflow did not answer in time: it may have done it."""
     silent = False
 
-    def taken() -> bool:
+    def taken():
         nonlocal silent
         try:
             ask()
@@ -99,11 +93,11 @@ def until_taken(airflow: Airflow, ask: Callable[[], Any]):
     wait_for(airflow, taken)
 
 
-def window(start: dt.datetime) -> str:
+def window(start):
     return f"{start.isoformat()}/{(start + DAY).isoformat()}"
 
 
-def shipped_windows(spark: FakeSpark) -> Counter[str]:
+def shipped_windows(spark):
     return Counter(call["window"] for call in spark.calls if call["step"] == "ship:near")
 
 
@@ -301,9 +295,7 @@ def test_a_run_whose_pipeline_is_removed_ends_and_a_wide_run_completes_another_t
     another_team_starts_when_a_day_is_complete(standalone, config, spark, today - DAY)
 
 
-def remove_the_file_during_a_run(
-    airflow: Airflow, config: Config, spark: FakeSpark, today: dt.datetime, notices: Path
-):
+def remove_the_file_during_a_run(airflow, config, spark, today, notices):
     """The run ends, and is told as what it is."""
     file = {"notifier": "file_notifier.FileNotifier", "with": {"path": str(notices)}}
     notify = json.dumps([{"on": ["failure"], **file}])
@@ -350,9 +342,7 @@ def remove_the_file_during_a_run(
     assert "config/pipelines/web.yaml is gone" in failure
 
 
-def another_team_starts_when_a_day_is_complete(
-    airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
-):
+def another_team_starts_when_a_day_is_complete(airflow, config, spark, day):
     """By the example. Of the first day 24 windows are tried and 23 of them complete, by one run;
     the last one by a later run, which is asked for by its partition key."""
     example = EXAMPLES / "downstream" / "web_access_day.py"
@@ -362,25 +352,25 @@ def another_team_starts_when_a_day_is_complete(
     (spark.folder / "calls").unlink(missing_ok=True)  # the words are for calls to come
     config.pipeline("hours", '{cron: "0 * * * *", start: 2099-01-01}', settle="0s")
 
-    def parsed() -> set[str]:
+    def parsed():
         return {dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"]}
 
     wait_for(airflow, lambda: {"hours", "hours_day"} <= parsed())
     for dag_id in ("hours", "hours_day"):
         until_taken(airflow, lambda dag_id=dag_id: airflow.cli("dags", "unpause", dag_id, "--yes"))
 
-    def keys() -> Counter[str]:
+    def keys():
         found = airflow.call("GET", "assets/events?limit=200")["asset_events"]
         return Counter(one["partition_key"] for one in found if one["source_dag_id"] == "hours")
 
-    def days() -> list[str]:
+    def days():
         runs = airflow.call("GET", "dags/hours_day/dagRuns")["dag_runs"]
         return [run["partition_key"] for run in runs]
 
-    def ask(body: dict[str, Any]):
+    def ask(body):
         until_taken(airflow, lambda: airflow.call("POST", "dags/hours/dagRuns", body))
 
-    def hour(at: int) -> str:
+    def hour(at):
         return f"{day + at * HOUR:%Y-%m-%dT%H:%M:%S}"
 
     near, far = Counter(hour(n) for n in range(1, 24)), Counter(hour(n) for n in range(24))
@@ -395,9 +385,7 @@ def another_team_starts_when_a_day_is_complete(
     assert days() == [f"{day:%Y-%m-%d}"]
 
 
-def a_person_opens_a_closed_gate(
-    airflow: Airflow, config: Config, spark: FakeSpark, day: dt.datetime
-):
+def a_person_opens_a_closed_gate(airflow, config, spark, day):
     """If an answer comes before the scheduler has seen the task's process end, Airflow takes the
     task for a failed one, and asks again."""
     spark.script(gate_source=["closed"])
@@ -415,7 +403,7 @@ def a_person_opens_a_closed_gate(
     answer = {"chosen_options": ["Skip the failed checks"], "params_input": {"reason": "a drill"}}
     run, question = "dags/asks/dagRuns/closed", f"{task}/-1/hitlDetails"
 
-    def ended() -> bool:
+    def ended():
         waits = airflow.call("GET", task)["state"] == "awaiting_input"
         if waits and not airflow.call("GET", question)["response_received"]:
             time.sleep(5)  # as a person does, who has to read

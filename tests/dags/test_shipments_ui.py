@@ -2,18 +2,13 @@
 real browser, each person with the rights of their role; and what its buttons make Airflow do. The
 Spark side is a stand-in, and what the page shows comes from reports."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from dag_world import FakeSpark
 from drills import airflow_on_postgres, wait_for
-from shipper_tools.dev.airflow import Airflow
 
 from shipper.report.run_folder import RunFolder
 from shipper.shipments.feed import look
@@ -32,7 +27,7 @@ PEOPLE = {"admin": "ADMIN", "viewer": "VIEWER"}
 HOURS = 6
 
 
-def reports(runs: Path, name: str):
+def reports(runs, name):
     """As runs of six windows have left them: at 02:00 one cluster failed, at 04:00 nobody ran."""
     (runs / name).mkdir(parents=True)
     first = ", ".join(f'"{cluster}": "2026-11-01T00:00:00+00:00"' for cluster in ("near", "far"))
@@ -74,7 +69,7 @@ def standalone(tmp_path, config, spark):
 class Person:
     """Somebody who has logged in, with a browser of their own."""
 
-    def __init__(self, chromium, url: str, name: str, **options):
+    def __init__(self, chromium, url, name, **options):
         self.context, self.url = (
             chromium.new_context(viewport={"width": 1440, "height": 900}, **options),
             url,
@@ -88,7 +83,7 @@ class Person:
         )
         self.page = self.context.new_page()
         self.page.set_default_timeout(300_000)  # on a busy machine, too
-        self.problems: list[str] = []
+        self.problems = []
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("console", self._said)
 
@@ -96,10 +91,10 @@ class Person:
         if message.type == "error" and "/shipper/" in message.location["url"]:
             self.problems.append(message.text)
 
-    def api(self, method: str, path: str, body=None):
+    def api(self, method, path, body=None):
         return self.context.request.fetch(f"{self.url}/api/v2/{path}", method=method, data=body)
 
-    def shipments(self, where: str = "plugin/shipments"):
+    def shipments(self, where="plugin/shipments"):
         """The page in its frame."""
         self.page.goto(f"{self.url}/{where}")
         frame = self.page.frame_locator("iframe")
@@ -107,11 +102,11 @@ class Person:
         return frame
 
 
-def rows(frame) -> list[str]:
+def rows(frame):
     return [row.get_attribute("data-pipeline") for row in frame.locator("#rows tr").all()]
 
 
-def open_window(frame, pipeline: str, words: str):
+def open_window(frame, pipeline, words):
     """By keyboard, from the first window on to the one that is not shipped and whose state has
     these words."""
     strip = frame.locator(f'tr[data-pipeline="{pipeline}"] .strip')
@@ -144,7 +139,7 @@ def test_people_see_and_do_in_airflow_what_their_role_lets_them(standalone, spar
             chromium.close()
 
 
-def log_in_on_the_way(chromium, url: str):
+def log_in_on_the_way(chromium, url):
     """Somebody opens a notice's address in a browser that is not logged in."""
     page = chromium.new_context().new_page()
     page.goto(address_of_window(url))
@@ -155,7 +150,7 @@ def log_in_on_the_way(chromium, url: str):
     assert "far does not answer" in page.locator("#panel").inner_text()
 
 
-def address_of_window(url: str) -> str:
+def address_of_window(url):
     """Return where notices lead that tell of the window from 2 to 3 o'clock."""
     from shipper_airflow.dags.links import (
         base_url,
@@ -166,7 +161,7 @@ def address_of_window(url: str) -> str:
     return window_page("web", Window(*between)).replace(base_url(), url)
 
 
-def find_in_the_menu(admin: Person):
+def find_in_the_menu(admin):
     admin.page.goto(admin.url)
     admin.page.get_by_role("button", name="Browse").first.click()
     admin.page.get_by_text("Shipments").first.click()
@@ -184,7 +179,7 @@ def earlier(frame):
     frame.locator("#page:not([aria-busy]) #range:has(option[value='30d'][selected])").wait_for()
 
 
-def follow_links(admin: Person):
+def follow_links(admin):
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -197,7 +192,7 @@ def follow_links(admin: Person):
     admin.page.wait_for_url("**/dags/web**")
 
 
-def only_look(viewer: Person):
+def only_look(viewer):
     frame = viewer.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -209,7 +204,7 @@ def only_look(viewer: Person):
     assert viewer.problems == []
 
 
-def ship_a_window(airflow: Airflow, admin: Person, spark: FakeSpark):
+def ship_a_window(airflow, admin, spark):
     frame = admin.shipments()
     earlier(frame)
     open_window(frame, "web", "failed")
@@ -245,12 +240,12 @@ def ship_a_window(airflow: Airflow, admin: Person, spark: FakeSpark):
     ]
 
 
-def runs_of(admin: Person) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = admin.api("GET", "dags/web/dagRuns").json()["dag_runs"]
+def runs_of(admin):
+    found = admin.api("GET", "dags/web/dagRuns").json()["dag_runs"]
     return found
 
 
-def backfill(airflow: Airflow, admin: Person, spark: FakeSpark):
+def backfill(airflow, admin, spark):
     frame = admin.shipments()
     earlier(frame)
     frame.locator('tr[data-pipeline="web"]').get_by_role("link", name="web", exact=True).click()
@@ -264,7 +259,7 @@ def backfill(airflow: Airflow, admin: Person, spark: FakeSpark):
         said.get_by_text("Airflow has taken it"),
     )
 
-    def started() -> bool:
+    def started():
         """SQLite may be locked by the scheduler: Airflow says so (503), and the person
         tries again."""
         start.click()
@@ -273,7 +268,7 @@ def backfill(airflow: Airflow, admin: Person, spark: FakeSpark):
 
     wait_for(airflow, started)
 
-    def shipped() -> bool:
+    def shipped():
         return {call["window"][:13] for call in spark.calls if call["step"] == "ship:near"} >= {
             f"2026-11-01T{hour:02}" for hour in (2, 3, 4)
         }

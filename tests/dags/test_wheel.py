@@ -2,8 +2,6 @@
 its command line and by a DAG of a real scheduler, from a folder that Airflow may only read, as a
 tool that follows a repository keeps it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import json
@@ -14,7 +12,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drills import wait_for
@@ -93,7 +90,7 @@ def installed(released, tmp_path_factory):
     return python
 
 
-def copy_bytecode(python: Path):
+def copy_bytecode(python):
     """Give the packages the bytecode that `make setup` made of the same files: else each part of
     Airflow compiles all of it when they start at once. Python takes no file that does not fit."""
     [ours, theirs] = (
@@ -167,12 +164,12 @@ def test_a_release_has_sums_and_says_what_it_is_made_of(released):
 class Repository:
     """A link to the folder of one commit; another commit is another folder."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder, self.link = folder, folder / "current"
-        self.committed: dict[Path, set[str]] = {}
+        self.committed = {}
         """Commit's folder → its files."""
 
-    def commit(self, name: str, files: dict[str, str]):
+    def commit(self, name, files):
         """Make the folder ``name`` of the commit before and ``files``, and let the link lead to
         it."""
         made = self.folder / "commits" / name
@@ -189,7 +186,7 @@ class Repository:
         link.replace(self.link)
 
     @staticmethod
-    def allow(folder: Path, folders: int, files: int):
+    def allow(folder, folders, files):
         for path in (folder, *folder.rglob("*")):
             path.chmod(folders if path.is_dir() else files)
 
@@ -278,10 +275,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(installed, kafka, tmp_path
         stale = dag_files["dags/shipper_faults.py"].replace('written_by="', 'written_by="0.0.')
         repository.commit(
             "second",
-            {
-                "config/pipelines/app.yaml": pipeline("app", "logs"),
-                "dags/shipper_faults.py": stale,
-            },
+            {"config/pipelines/app.yaml": pipeline("app", "logs"), "dags/shipper_faults.py": stale},
         )
         wait_for(airflow, lambda: "app" in dags(airflow))
         wait_for(airflow, lambda: "SHIP-902" in import_errors(airflow))
@@ -296,28 +290,28 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(installed, kafka, tmp_path
         assert files_in(commit) == files, "nothing is written beside them"
 
 
-def files_in(folder: Path) -> set[str]:
+def files_in(folder):
     """Without Python's own, which it writes where it may; and root may everywhere."""
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     return {name for name in found if "__pycache__" not in name}
 
 
-def hour_of(hour: int) -> str:
+def hour_of(hour):
     start = dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC)
     return f"{start.isoformat()}/{(start + dt.timedelta(hours=1)).isoformat()}"
 
 
-def dags(airflow: Airflow) -> list[str]:
+def dags(airflow):
     return sorted(dag["dag_id"] for dag in airflow.call("GET", "dags")["dags"])
 
 
-def ended(airflow: Airflow, dag_id: str, run_id: str = "") -> dict[str, Any] | None:
+def ended(airflow, dag_id, run_id=""):
     """Return the run, or the only one that the DAG has, if it is over."""
     runs = airflow.call("GET", f"dags/{dag_id}/dagRuns")["dag_runs"]
     found = [run for run in runs if run_id in ("", run["dag_run_id"])]
     return next((run for run in found if run["state"] in ("success", "failed")), None)
 
 
-def import_errors(airflow: Airflow) -> str:
+def import_errors(airflow):
     errors = airflow.call("GET", "importErrors")["import_errors"]
     return "\n".join(error["stack_trace"] for error in errors)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 
 from shipper_tools.dev.ports import LOOPBACK
 
@@ -39,7 +38,7 @@ class BrokerDouble:
         ...  # clients of kafka.far_bootstrap
     """  # noqa: E501
 
-    def __init__(self, target: str, port: int, answer: Answer) -> None:
+    def __init__(self, target: str, port: int, answer: Answer):
         host, _, target_port = target.rpartition(":")
         self._target = host, int(target_port)
         self._answer = answer
@@ -47,23 +46,18 @@ class BrokerDouble:
         self._open: set[socket.socket] = set()
         self._accepted = 0
 
-    def __enter__(self) -> BrokerDouble:
+    def __enter__(self):
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for end in list(self._open):
             _close(end)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             try:
                 near, _ = self._listener.accept()
@@ -78,9 +72,7 @@ class BrokerDouble:
                     target=_until_closed, args=(partial(serve, *ends, lock), *ends), daemon=True
                 ).start()
 
-    def _up(
-        self, number: int, near: socket.socket, far: socket.socket, lock: threading.Lock
-    ) -> None:
+    def _up(self, number, near, far, lock):
         while frame := _frame(near):
             api_key, version, correlation = struct.unpack_from(">hhi", frame)
             found = self._answer(Request(number, api_key, version, frame[8:]))
@@ -90,31 +82,31 @@ class BrokerDouble:
                 with lock:
                     near.sendall(struct.pack(">ii", len(found) + 4, correlation) + found)
 
-    def _down(self, near: socket.socket, far: socket.socket, lock: threading.Lock) -> None:
+    def _down(self, near, far, lock):
         while frame := _frame(far):
             with lock:
                 near.sendall(struct.pack(">i", len(frame)) + frame)
 
 
-def _until_closed(serve: Callable[[], None], *ends: socket.socket) -> None:
+def _until_closed(serve, *ends):
     with contextlib.suppress(OSError):
         serve()
     for end in ends:
         _close(end)
 
 
-def _close(end: socket.socket) -> None:
+def _close(end):
     with contextlib.suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
     end.close()
 
 
-def _frame(end: socket.socket) -> bytes:
+def _frame(end):
     size = _exactly(end, 4)
     return _exactly(end, struct.unpack(">i", size)[0]) if size else b""
 
 
-def _exactly(end: socket.socket, size: int) -> bytes:
+def _exactly(end, size):
     found = bytearray()
     while len(found) < size:
         part = end.recv(size - len(found))

@@ -1,8 +1,6 @@
 """What AWS and Azure give a machine, on loopback: STS, the instance's metadata of both, and brokers
 that take MSK's tokens. Requests and signatures are checked, so that a wrong one is refused."""
 
-from __future__ import annotations
-
 import base64
 import datetime as dt
 import json
@@ -11,13 +9,11 @@ import struct
 import time
 import urllib.parse
 from collections import Counter
-from typing import Any
 
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from tests.doubles.broker_double import Request
 from tests.doubles.http_double import HttpDouble, QuietHandler
 from tests.doubles.oidc_issuer import OidcIssuer
 
@@ -33,7 +29,7 @@ class Clouds(HttpDouble):
         clouds.environment("web identity")  # for the process that logs in
     """
 
-    def __init__(self, issuer: OidcIssuer) -> None:
+    def __init__(self, issuer: OidcIssuer):
         """Credentials of STS, and what they sign, live as long as the issuer's tokens; those of an
         instance an hour, since AWS's library would go on using shorter ones after their end."""
         self._issuer = issuer
@@ -59,7 +55,7 @@ class Clouds(HttpDouble):
                 found = None if clouds.is_silent else clouds._sts(form, self.headers)
                 self._answer(*(found or (503, "", "text/plain")))
 
-            def _answer(self, code: int, text: str, kind: str) -> None:
+            def _answer(self, code, text, kind):
                 lives = {"X_aws_ec2_metadata_token_ttl_seconds": "21600"}
                 self.answer(code, text.encode(), kind, **lives)
 
@@ -83,7 +79,7 @@ class Clouds(HttpDouble):
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _credentials(self, lives_seconds: float) -> dict[str, str]:
+    def _credentials(self, lives_seconds):
         key, secret, session = (f"canary-{secrets.token_hex(8)}" for _ in range(3))
         ends = time.time() + lives_seconds
         self._secrets[key] = secret, session, ends
@@ -94,7 +90,7 @@ class Clouds(HttpDouble):
             "Expiration": dt.datetime.fromtimestamp(ends, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
 
-    def _metadata(self, path: str, headers: Any) -> tuple[int, str, str] | None:
+    def _metadata(self, path, headers):
         role = "/latest/meta-data/iam/security-credentials/"
         if path == "/metadata/identity/oauth2/token" and headers.get("Metadata") == "true":
             self.given["azure"] += 1
@@ -112,7 +108,7 @@ class Clouds(HttpDouble):
             return 200, json.dumps(found), "application/json"
         return 404, "", "text/plain"
 
-    def _sts(self, form: dict[str, str], headers: Any) -> tuple[int, str, str] | None:
+    def _sts(self, form, headers):
         action = form.get("Action", "")
         if action == "AssumeRoleWithWebIdentity" and form["WebIdentityToken"] == WEB_IDENTITY:
             self.given["web identity"] += 1
@@ -153,7 +149,7 @@ class Clouds(HttpDouble):
         )
 
 
-def _xml(action: str, fields: str) -> tuple[int, str, str]:
+def _xml(action, fields):
     result = f"<{action}Result>{fields}</{action}Result>"
     text = f'<{action}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{result}'
     return 200, f"{text}</{action}Response>", "text/xml"
@@ -163,7 +159,7 @@ class MskLogin:
     """Answers to logins as brokers of MSK give them. A connection whose session is over, and was
     not renewed, is closed."""
 
-    def __init__(self, clouds: Clouds) -> None:
+    def __init__(self, clouds: Clouds):
         self._clouds = clouds
         self._ends: dict[int, float] = {}
         """Connection → end of its session."""
@@ -171,7 +167,7 @@ class MskLogin:
         """Connection → how often it logged in."""
         self.refused = 0
 
-    def __call__(self, request: Request) -> bytes | None:
+    def __call__(self, request):
         if request.api_key == 18:  # ApiVersions comes before the login
             return None
         if request.api_key == 17:  # SaslHandshake
@@ -183,7 +179,7 @@ class MskLogin:
             raise ConnectionError("the session is over")
         return None
 
-    def _log_in(self, request: Request) -> bytes:
+    def _log_in(self, request):
         _, _, text = request.body.partition(b"auth=Bearer ")
         ends = self._clouds.ends_at(text.partition(b"\x01")[0].decode())
         left = ends - time.time()

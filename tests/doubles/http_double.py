@@ -1,12 +1,9 @@
 """An HTTP server on loopback, in a thread, for what a double answers."""
 
-from __future__ import annotations
-
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from shipper_tools.dev.ports import LOOPBACK
 
@@ -17,7 +14,7 @@ class QuietHandler(BaseHTTPRequestHandler):
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def answer(self, code: int, content: bytes, kind: str, **headers: str) -> None:
+    def answer(self, code: int, content: bytes, kind: str, **headers: str):
         self.send_response(code)
         self.send_header("Content-Type", kind)
         for name, value in headers.items():
@@ -26,14 +23,14 @@ class QuietHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, format: str, *arguments: Any):
         pass
 
 
 class HttpDouble:
     """Serves while the block runs."""
 
-    def __init__(self, handler: type[QuietHandler], tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, handler: type[QuietHandler], tls: ssl.SSLContext | None = None):
         self._scheme = "https" if tls else "http"
         self._server = ThreadingHTTPServer((LOOPBACK, 0), handler)
         # the handshake in the thread of its connection: a client that breaks it off disturbs nobody
@@ -49,16 +46,11 @@ class HttpDouble:
     def url(self) -> str:
         return f"{self._scheme}://{LOOPBACK}:{self._server.server_address[1]}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -4,8 +4,6 @@ from a log, without a broker.
 It compacts, is deleted and made anew, and holds open transactions on demand.
 """
 
-from __future__ import annotations
-
 import random
 import secrets
 from collections.abc import Callable, Generator, Iterable
@@ -20,13 +18,13 @@ _BATCH_RECORDS = 7
 class MemoryLog:
     """One topic of a cluster of its own. Pass it where a ClusterClient is expected."""
 
-    def __init__(self, partitions: int = 2) -> None:
+    def __init__(self, partitions: int = 2):
         self._partitions = partitions
         self.reads = 0
         """Records handed out."""
         self.recreate()
 
-    def recreate(self) -> None:
+    def recreate(self):
         """Deleted, and made anew under the same name."""
         self.topic_id = secrets.token_urlsafe(16)
         self._records: list[list[LogRecord]] = [[] for _ in range(self._partitions)]
@@ -50,23 +48,23 @@ class MemoryLog:
             self._ends[partition] += 1
         return offsets
 
-    def skip(self, partition: int, offsets: int = 1) -> None:
+    def skip(self, partition: int, offsets: int = 1):
         """Offsets without a record: commit markers, aborted transactions."""
         self._ends[partition] += offsets
 
-    def replace_leader(self, partition: int) -> None:
+    def replace_leader(self, partition: int):
         """What is written from here on is not in the answers of the broker that led the partition
         and is still asked."""
         self._old_ends[partition] = self._ends[partition]
 
-    def hold_transaction(self, partition: int) -> None:
+    def hold_transaction(self, partition: int):
         """What is written from here on cannot be read until :meth:`release`."""
         self._open_from[partition] = self._ends[partition]
 
-    def release(self, partition: int) -> None:
+    def release(self, partition: int):
         self._open_from[partition] = None
 
-    def compact(self, chance: random.Random) -> None:
+    def compact(self, chance: random.Random):
         """Removes some of the records that a later one of the same key replaces, as Kafka does:
         never because of what an open transaction holds back, and tombstones stay (there, for a
         day)."""

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -40,7 +39,7 @@ class S3Double:
         store.endpoint
     """
 
-    def __init__(self, *, page: int = 1000) -> None:
+    def __init__(self, *, page: int = 1000):
         """``page``: most entries of an answer to a listing."""
         self.objects: dict[str, dict[str, StoredObject]] = {}
         """Bucket → key → object."""
@@ -60,28 +59,28 @@ class S3Double:
     def endpoint(self) -> str:
         return f"http://{LOOPBACK}:{self._port}"
 
-    def put(self, bucket: str, key: str, content: bytes, **more: Any) -> None:
+    def put(self, bucket: str, key: str, content: bytes, **more: Any):
         self.objects.setdefault(bucket, {})[key] = StoredObject(content, **more)
 
-    def __enter__(self) -> S3Double:
+    def __enter__(self):
         double = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:
+            def do_GET(self):
                 double._answer(self)
 
             do_HEAD = do_GET  # noqa: N815 - the server's name for it
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, format: str, *args: object):
                 pass
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             allow_reuse_address = True
 
-            def handle_error(self, *_: object) -> None:
+            def handle_error(self, *_: object):
                 """Say nothing of a client that is gone."""
 
         self._server = Server((LOOPBACK, self._port), Handler)
@@ -90,22 +89,17 @@ class S3Double:
         ).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self.stop()
 
-    def stop(self) -> None:
+    def stop(self):
         """Refuse connections; those that are open end with their next request."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.server_close()
 
-    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+    def _answer(self, request):
         if self._server is None:
             request.close_connection = True
             return
@@ -137,7 +131,7 @@ class S3Double:
         else:
             self._give(request, stored)
 
-    def _give(self, request: BaseHTTPRequestHandler, stored: StoredObject) -> None:
+    def _give(self, request, stored):
         content, status = stored.content, 200
         headers = {
             "ETag": stored.etag,
@@ -152,18 +146,11 @@ class S3Double:
             content, status = content[first : last + 1], 206
         self._send(request, status, content, "application/octet-stream", headers)
 
-    def _refuse(self, request: BaseHTTPRequestHandler, status: int, code: str) -> None:
+    def _refuse(self, request, status, code):
         body = f"<Error><Code>{code}</Code><Message>as the test says</Message></Error>"
         self._send(request, status, body.encode(), "application/xml")
 
-    def _send(
-        self,
-        request: BaseHTTPRequestHandler,
-        status: int,
-        body: bytes,
-        kind: str,
-        headers: dict[str, str] | None = None,
-    ) -> None:
+    def _send(self, request, status, body, kind, headers=None):
         request.send_response_only(status)
         head = {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}
         for name, value in head.items():
@@ -172,7 +159,7 @@ class S3Double:
         if request.command != "HEAD":
             request.wfile.write(body)
 
-    def _die(self, request: BaseHTTPRequestHandler, stored: StoredObject, size: int) -> None:
+    def _die(self, request, stored, size):
         self.dies_at = None
         request.send_response_only(200)
         for name, value in (("Content-Length", len(stored.content)), ("ETag", stored.etag)):
@@ -183,7 +170,7 @@ class S3Double:
         request.close_connection = True
         self.stop()
 
-    def _listing(self, objects: dict[str, StoredObject], query: dict[str, str]) -> str:
+    def _listing(self, objects, query):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token", "")
         entries = dict[str, StoredObject | None]()
@@ -208,7 +195,7 @@ class S3Double:
         )
 
 
-def _written(entry: str, stored: StoredObject | None) -> str:
+def _written(entry, stored):
     name = escape(entry, {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})
     if stored is None:
         return f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"

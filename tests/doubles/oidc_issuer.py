@@ -1,14 +1,11 @@
 """A token issuer on loopback: signs JWTs (RS256) for clients that know their secret, and shows its
 key, as an identity provider does (OIDC)."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -25,7 +22,7 @@ class OidcIssuer(HttpDouble):
         issuer.token_url, issuer.jwks_url
     """
 
-    def __init__(self, clients: Mapping[str, str], *, lives_seconds: float = 300.0) -> None:
+    def __init__(self, clients: Mapping[str, str], *, lives_seconds: float = 300.0):
         """``clients``: id → secret. A token's `sub` is the client's id; it lives for
         ``lives_seconds``."""
         self.audience = "kafka"
@@ -44,7 +41,7 @@ class OidcIssuer(HttpDouble):
                 authorization = self.headers.get("Authorization")
                 self._answer(*issuer._token(authorization, self.body().decode()))
 
-            def _answer(self, code: int, document: Any) -> None:
+            def _answer(self, code, document):
                 self.answer(code, json.dumps(document).encode(), "application/json")
 
         super().__init__(Handler)
@@ -57,7 +54,7 @@ class OidcIssuer(HttpDouble):
     def jwks_url(self) -> str:
         return f"{self.url}/jwks"
 
-    def _jwks(self) -> dict[str, Any]:
+    def _jwks(self):
         numbers = self._key.public_key().public_numbers()
         exponent, modulus = (
             _base64(n.to_bytes((n.bit_length() + 7) // 8, "big")) for n in (numbers.e, numbers.n)
@@ -75,7 +72,7 @@ class OidcIssuer(HttpDouble):
             ]
         }
 
-    def _token(self, authorization: str | None, body: str) -> tuple[int, dict[str, Any]]:
+    def _token(self, authorization, body):
         """By `client_credentials`; who asks says who he is in the header, or in the body."""
         form = dict(urllib.parse.parse_qsl(body))
         if authorization and authorization.startswith("Basic "):
@@ -115,5 +112,5 @@ class OidcIssuer(HttpDouble):
         return f"{text}.{_base64(signed)}"
 
 
-def _base64(content: bytes) -> str:
+def _base64(content):
     return base64.urlsafe_b64encode(content).decode().rstrip("=")

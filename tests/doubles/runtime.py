@@ -1,7 +1,5 @@
 """The product's time and threads, with some of them replaced for one module."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

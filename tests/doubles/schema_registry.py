@@ -3,13 +3,10 @@ on loopback; no real one can be had as a jar here. It numbers schemas as the rea
 schema has one number under all subjects), and knows one rule of compatibility: a new field has a
 default, and an old one keeps its type."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import ssl
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.doubles.http_double import HttpDouble, QuietHandler
@@ -31,7 +28,7 @@ class RegistryDouble(HttpDouble):
         password: str = "",
         one_number_each: bool = False,
         tls: ssl.SSLContext | None = None,
-    ) -> None:
+    ):
         """``user``: the only one who may ask; nobody in particular if empty. ``one_number_each``: a
         schema has another number under each subject. ``tls``: it speaks HTTPS."""
         self.schemas: dict[int, str] = {}
@@ -59,7 +56,7 @@ class RegistryDouble(HttpDouble):
 
         super().__init__(Handler, tls)
 
-    def _answer(self, path: str, body: bytes, authorization: str) -> tuple[int, dict[str, Any]]:
+    def _answer(self, path, body, authorization):
         if self.broken:
             self.broken -= 1
             return 503, {"error_code": 50301, "message": "not now"}
@@ -109,7 +106,7 @@ class RegistryDouble(HttpDouble):
         self.subjects.setdefault(subject, []).append(number)
         return 200, {"id": number}
 
-    def _why_incompatible(self, there: list[int], fields: dict[str, Any]) -> list[str]:
+    def _why_incompatible(self, there, fields):
         before = _fields(json.loads(self.schemas[there[-1]])) if there else fields
         changed = [
             name
@@ -124,5 +121,5 @@ class RegistryDouble(HttpDouble):
         ]
 
 
-def _fields(schema: dict[str, Any]) -> dict[str, Any]:
+def _fields(schema):
     return {field["name"]: {"type": field["type"], **field} for field in schema["fields"]}

@@ -1,7 +1,5 @@
 """The tasks' side of a ship, without Kafka: an order, a task, and the topics that it fills."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,7 +54,7 @@ def run_task(
 class FilledTopics:
     """Topics, and a ledger that is compacted as soon as a key is written again."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.topics: dict[str, list[bytes]] = {}
         self.ledger: dict[bytes, LogRecord] = {}
         self._offsets = itertools.count()
@@ -64,7 +62,7 @@ class FilledTopics:
     def chunks(self) -> Chunks:
         return Chunks("web").feed(sorted(self.ledger.values(), key=lambda record: record.offset))
 
-    def commit(self, chunk: Chunk) -> None:
+    def commit(self, chunk: Chunk):
         key = chunk.ledger_key
         self.ledger[key] = LogRecord(next(self._offsets), 0, key, chunk.ledger_value(None, None))
         if chunk.topic:

@@ -16,7 +16,7 @@ class CommandLines:
         self._word, self._done = word, threading.Event()
         self._thread = threading.Thread(target=self._look)
 
-    def __enter__(self) -> CommandLines:
+    def __enter__(self):
         self._thread.start()
         return self
 

@@ -1,8 +1,6 @@
 """A topic as a plain consumer of confluent-kafka reads it, read_committed, with nothing of
 shipper's between."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,3 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.java import SHORT_LIVED
@@ -14,18 +10,9 @@ from tests.integration.hdfs_world import hdfs_files
 from tests.integration.world import World
 from tests.warm import kafka_tools
 
-if TYPE_CHECKING:
-    pass
-
 #: Files that take longest. Workers take whole files, and who begins one of these last would be
 #: waited for.
-_LONGEST = (
-    "test_kill",
-    "test_stop",
-    "test_ship",
-    "test_sql_rules",
-    "test_secured_cluster",
-)
+_LONGEST = ("test_kill", "test_stop", "test_ship", "test_sql_rules", "test_secured_cluster")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]):

@@ -1,8 +1,6 @@
 """Files on a real HDFS, as its writers write them: with Hadoop's own client, in a JVM of its own
 that shares nothing with shipper's."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Iterator, Mapping
@@ -47,7 +45,7 @@ class HdfsFiles:
         self._conf.set("fs.defaultFS", server.uri)
         self._fs = self._jvm.org.apache.hadoop.fs.FileSystem.get(self._conf)
 
-    def _path(self, path: str):
+    def _path(self, path):
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def uri(self, path: str) -> str:
@@ -72,7 +70,7 @@ class HdfsFiles:
         self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(self._bytes(content), stream, 65536, True)
         self.set_modified(path, time.time() - 3600 if modified is None else modified)
 
-    def _bytes(self, content: bytes):
+    def _bytes(self, content):
         decoded = self._jvm.java.util.Base64.getDecoder().decode(base64.b64encode(content).decode())
         return self._jvm.java.io.ByteArrayInputStream(decoded)
 

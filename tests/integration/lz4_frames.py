@@ -1,8 +1,6 @@
 """lz4 frames by an encoder of our own, which chooses what a block refers to by chance: as far back
 and as overlapping as the format allows."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess
@@ -38,7 +36,7 @@ def linked_frame(
     return b"\x04\x22\x4d\x18" + head + check + body + end, bytes(content)
 
 
-def _sequences(rng: random.Random, content: bytearray, limit: int) -> Iterator[bytes]:
+def _sequences(rng, content, limit):
     """Of one block, which ends at ``limit`` of the content; they are added to it. Its end is
     literals, as the format wants it."""
     while limit - len(content) > _MOST_LITERALS + 4 + _LAST_LITERALS:
@@ -60,15 +58,15 @@ def _sequences(rng: random.Random, content: bytearray, limit: int) -> Iterator[b
     yield _token(len(literals), 0) + literals
 
 
-def _token(literals: int, copied: int) -> bytes:
+def _token(literals, copied):
     return bytes([min(literals, 15) << 4 | min(copied, 15)]) + _more(literals)
 
 
-def _more(count: int) -> bytes:
+def _more(count):
     return b"" if count < 15 else b"\xff" * ((count - 15) // 255) + bytes([(count - 15) % 255])
 
 
-def _sum(content: bytes) -> bytes:
+def _sum(content):
     return int(xxhash.xxh32_intdigest(content)).to_bytes(4, "little")
 
 

@@ -1,7 +1,5 @@
 """A lane by hand: opened, and with a transaction under way, to be fenced, committed or left."""
 
-from __future__ import annotations
-
 import time
 
 from shipper.kafka.connection import Until

@@ -1,7 +1,5 @@
 """A lane pool on a real broker, from plain Python, and an independent reader of what it wrote."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from shipper_tools.dev.kafka import KafkaServer

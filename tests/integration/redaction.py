@@ -1,14 +1,12 @@
 """The rules of `records.redact` once more, in Python and by other means: what a test holds the
 JVM's against."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from shipper.config.redact import Redaction
@@ -27,15 +25,11 @@ def redacted(line: bytes, rules: list[Redaction]) -> bytes:
     return "".join(parts).encode("utf-8", "surrogateescape")
 
 
-Piece = tuple[str, bool]
-"""Text, and whether a rule has put it in."""
-
-
-def _by(rule: Redaction, text: str) -> Iterator[Piece]:
+def _by(rule, text):
     return _by_rule(text, rule) if rule.rule else _by_regex(text, rule)
 
 
-def _joined(pieces: Iterable[Piece]) -> list[str]:
+def _joined(pieces):
     """Put neighbours of one kind together. Text that is empty separates nothing."""
     there = ((text, put) for text, put in pieces if text)
     parts = [""]
@@ -48,13 +42,12 @@ def _joined(pieces: Iterable[Piece]) -> list[str]:
     return parts
 
 
-def _hash(rule: Redaction, found: str) -> str:
-    assert rule.hash_ is not None
+def _hash(rule, found):
     key = str(rule.hash_.key.get_secret_value()).encode()
     return hmac.digest(key, found.encode("utf-8", "surrogateescape"), hashlib.sha256).hex()[:32]
 
 
-def _by_rule(text: str, rule: Redaction) -> Iterator[Piece]:
+def _by_rule(text, rule):
     at = 0
     for start, end in _FINDERS[str(rule.rule)](text):
         yield text[at:start], False
@@ -64,7 +57,7 @@ def _by_rule(text: str, rule: Redaction) -> Iterator[Piece]:
     yield text[at:], False
 
 
-def _by_regex(text: str, rule: Redaction) -> Iterator[Piece]:
+def _by_regex(text, rule):
     at = 0
     for found in re.finditer(str(rule.regex), text, flags=re.ASCII):
         if not found[0]:
@@ -83,11 +76,11 @@ def _by_regex(text: str, rule: Redaction) -> Iterator[Piece]:
     yield text[at:], False
 
 
-def _is_word(character: str) -> bool:
+def _is_word(character):
     return unicodedata.category(character)[0] in "LMN"
 
 
-def _emails(text: str) -> Iterator[Span]:
+def _emails(text):
     """From each @ to both sides."""
     begin = 0
     tokens = [(found.start(), found[0]) for found in re.finditer(r"%40|.", text, re.DOTALL)]
@@ -109,25 +102,25 @@ def _emails(text: str) -> Iterator[Span]:
             begin = end
 
 
-def _in_name(token: str) -> bool:
+def _in_name(token):
     return token != "%40" and (_is_word(token) or token in "._+-%")
 
 
-def _label(text: str, start: int) -> str:
+def _label(text, start):
     end = start
     while end < len(text) and (_is_word(text[end]) or text[end] == "-"):
         end += 1
     return text[start:end]
 
 
-def _ipv4s(text: str) -> Iterator[Span]:
+def _ipv4s(text):
     for found in re.finditer(r"[0-9]+(?:\.[0-9]+)*", text):
         parts = found[0].split(".")
         if len(parts) == 4 and all(len(part) <= 3 and int(part) <= 255 for part in parts):
             yield found.span()
 
 
-def _ipv6s(text: str) -> Iterator[Span]:
+def _ipv6s(text):
     at = 0
     while run := re.compile(r"[0-9A-Za-z:]+").search(text, at):
         found = next(_ipv6s_in(text, run), None)
@@ -136,12 +129,12 @@ def _ipv6s(text: str) -> Iterator[Span]:
         at = found[1] if found else run.end()
 
 
-def _ipv6s_in(text: str, run: re.Match[str]) -> Iterator[Span]:
+def _ipv6s_in(text, run):
     groups, at = [], run.start()
     for group in run[0].split(":"):
         groups.append((at, group))
         at += len(group) + 1
-    sequence: list[tuple[int, str]] = []
+    sequence = []
     for place, group in [*groups, (run.end() + 1, "none")]:
         if re.fullmatch(r"[0-9A-Fa-f]{0,4}", group):
             sequence.append((place, group))
@@ -153,7 +146,7 @@ def _ipv6s_in(text: str, run: re.Match[str]) -> Iterator[Span]:
         sequence = []
 
 
-def _ipv6_of(text: str, start: int, end: int, *, dotted: bool) -> Span | None:
+def _ipv6_of(text, start, end, *, dotted):
     ends = [end]
     if dotted and (more := re.match(r"(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z])(?!\.[0-9])", text[end:])):
         ends.insert(0, end + more.end())
@@ -170,7 +163,7 @@ def _ipv6_of(text: str, start: int, end: int, *, dotted: bool) -> Span | None:
     return None
 
 
-def _is_ipv6(text: str) -> bool:
+def _is_ipv6(text):
     try:
         return ipaddress.IPv6Address(text) is not None and text != "::"
     except ValueError:
@@ -186,7 +179,7 @@ _CARDS = (
 )
 
 
-def _cards(text: str) -> Iterator[Span]:
+def _cards(text):
     begin = 0
     for start in range(len(text)):
         if start < begin or re.search(r"[0-9]\.\Z|\w\Z", text[max(0, start - 2) : start]):
@@ -199,12 +192,12 @@ def _cards(text: str) -> Iterator[Span]:
                 break
 
 
-def _luhn(digits: list[int]) -> bool:
+def _luhn(digits):
     doubled = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
     return (sum(digits[-1::-2]) + sum(doubled[digit] for digit in digits[-2::-2])) % 10 == 0
 
 
-def _bearers(text: str) -> Iterator[Span]:
+def _bearers(text):
     at, lower = (
         0,
         text.lower() if text.isascii() else "".join(c.lower() if c.isascii() else c for c in text),

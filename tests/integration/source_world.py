@@ -1,8 +1,6 @@
 """The source gate on real files and real Spark, without a cluster: what the gate step does between
 plan and verdict."""
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import os

@@ -57,7 +57,6 @@ def test_a_cap_of_the_run_slows_it_down(world):
     world.write_log("c.log", b"another line\n" + (world.logs / "b.log").read_bytes())
     world.write_pipeline(delivery={"compression": "auto", "lease": "2s", "rate_limit": "100kB/s"})
     foretold = world.plan().clusters[0].forecast
-    assert foretold is not None
     assert (foretold.limited_by, foretold.measured_by) == ("rate_limit", found["run_id"])
     assert foretold.seconds is not None
     assert 0.7 < foretold.seconds / found["ship_seconds"] < 1.4

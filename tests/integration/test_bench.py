@@ -1,12 +1,9 @@
 """`shipper bench` on real Kafka and, end to end, real Spark: tiny, but all the way to the JSON."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -16,7 +13,7 @@ from shipper_tools.bench.world import World
 pytestmark = [pytest.mark.kafka]
 
 
-def bench(out: Path, *arguments: str) -> dict[str, Any]:
+def bench(out, *arguments):
     """Run it, and return the document that it keeps."""
     command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -72,9 +69,7 @@ def test_whole_processes_are_measured_near_and_far(tmp_path):
 
 
 @pytest.mark.long
-def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(
-    tmp_path,
-):
+def test_what_a_peer_delivered_is_counted_without_markers_and_what_was_aborted(tmp_path):
     case = Case(partitions=2)
     with World(tmp_path / "kafka") as world:
         topic, empty = world.create_topic(case), world.create_topic(case)

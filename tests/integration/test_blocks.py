@@ -1,17 +1,12 @@
 """Records that cross to Python in blocks are those that cross row by row."""
 
-from __future__ import annotations
-
 import gzip
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
 
 from shipper.driver.pieces import file_pieces
 from shipper.ledger.records import spark_hash
@@ -40,14 +35,7 @@ class Crossed(NamedTuple):
     """Ended, broken, stored, unpacked, ordinal behind the last record."""
 
 
-def crossed(
-    spark: SparkSession,
-    path: Path,
-    split_bytes: int,
-    slice_bytes: int,
-    limits: LineLimits,
-    columns: Callable[[DataFrame], DataFrame],
-) -> Crossed:
+def crossed(spark, path, split_bytes, slice_bytes, limits, columns):
     pieces = list(file_pieces([planned(path)], split_bytes))
     found = Crossed({}, {}, {})
     with reading(spark, pieces, limits, partition_bytes=10**9, ends=True) as read:
@@ -73,7 +61,7 @@ def crossed(
     return found
 
 
-def by_row(frame: DataFrame) -> DataFrame:
+def by_row(frame):
     return records(frame, PIPELINE)
 
 
@@ -99,12 +87,7 @@ content = st.tuples(
 )
 @pytest.mark.long
 def test_blocks_and_rows_give_the_same_records_ordinals_hashes_and_ends(
-    spark,
-    tmp_path_factory,
-    content,
-    kind,
-    split_bytes,
-    slice_bytes,
+    spark, tmp_path_factory, content, kind, split_bytes, slice_bytes
 ):
     path = tmp_path_factory.mktemp("blocks") / ("a.log" if kind == "plain" else "a.log.gz")
     packed = content if kind == "plain" else gzip.compress(content)

@@ -1,13 +1,9 @@
 """Logins by a cloud's identity, through every client: tokens of some seconds are renewed in a ship
 that is killed in the middle, and show nowhere."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 from shipper_tools.dev.kafka import KafkaServer
@@ -77,7 +73,7 @@ def msk(tmp_path_factory, clouds):
 class _Ship:
     """A ship that lasts for several lives of a token, with canaries in all that is secret."""
 
-    def __init__(self, root: Path, at: str, bootstrap: str, properties: dict[str, str]):
+    def __init__(self, root, at, bootstrap, properties):
         self.world = World(root / "world", at)
         self.watched = Watched(self.world)
         self.watched.write_cluster("local", bootstrap, **properties)
@@ -86,7 +82,7 @@ class _Ship:
         self.content = os.urandom(1_600_000).hex(" ", -60).replace(" ", "\n").encode()
         self.world.write_log("a.log", self.content)
 
-    def killed_and_run_again(self, environment: dict[str, str]):
+    def killed_and_run_again(self, environment):
         self.watched.environment |= environment
         run = self.watched.start()
         began = time.monotonic()
@@ -107,7 +103,7 @@ class _Ship:
         assert self.world.read() == lines_of(self.content)
         assert self.watched.files_with_canaries() == []
 
-    def _has_records(self) -> bool:
+    def _has_records(self):
         return any(
             self.world.client.end_offset(self.world.topic(), number) > 0 for number in range(3)
         )
@@ -116,11 +112,7 @@ class _Ship:
 @pytest.mark.long
 @pytest.mark.parametrize("identity", ["web identity", "instance"])
 def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
-    tmp_path,
-    msk,
-    clouds,
-    web_identity,
-    identity,
+    tmp_path, msk, clouds, web_identity, identity
 ):
     kafka, login = msk
     login.logins.clear()
@@ -140,7 +132,7 @@ def test_a_ship_to_msk_outlasts_its_tokens_and_a_kill(
 def test_a_ship_with_a_signed_token_outlasts_it_and_a_kill(
     tmp_path, jwt_kafka, clouds, web_identity, kind
 ):
-    own: dict[str, Any] = {
+    own = {
         "aws_iam": {CONFIG: f"region={REGION},audience=kafka,duration_seconds=60"},
         "azure_imds": {
             CONFIG: "query=resource=kafka",

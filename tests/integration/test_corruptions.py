@@ -4,8 +4,6 @@ The gate is asked without a cluster. That a closed one lets no byte leave is tes
 test_bad_input.py.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import gzip
 import json
@@ -15,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport
@@ -102,8 +99,8 @@ OF_LINES = {
 }
 
 
-def access(hour: int, seed: str = "", day: str = "2026-11-01") -> bytes:
-    def line(i: int) -> str:
+def access(hour, seed="", day="2026-11-01"):
+    def line(i):
         path, status = (
             ("/admin/login" if i % 20 == 0 else f"/items/{i}"),
             (503 if i % 30 == 1 else 200),
@@ -116,7 +113,7 @@ def access(hour: int, seed: str = "", day: str = "2026-11-01") -> bytes:
     return "".join(f"{line(i)}\n" for i in range(LINES_PER_HOUR)).encode()
 
 
-def event(i: int, **more) -> bytes:
+def event(i, **more):
     return (
         json.dumps(
             {"id": i, "kind": "buy" if i % 9 == 0 else "view", "user": f"u{i}", **more}
@@ -125,7 +122,7 @@ def event(i: int, **more) -> bytes:
     )
 
 
-def name(hour: int, file: str = "web.log") -> str:
+def name(hour, file="web.log"):
     return f"2026/11/01/{hour:02}/{file}"
 
 
@@ -133,7 +130,7 @@ class World:
     """A healthy source, to be corrupted: six hours of access logs, and a pipeline of events as JSON
     lines."""
 
-    def __init__(self, spark: SparkSession, folder: Path):
+    def __init__(self, spark, folder):
         (folder / "access").mkdir()
         (folder / "events").mkdir()
         self.access = Logs(
@@ -148,32 +145,32 @@ class World:
         for day in range(1, 6):
             self._past_run(day, round(size * (0.9 + 0.05 * day)))
 
-    def write(self, hour: int, content: bytes, file: str = "web.log") -> Path:
+    def write(self, hour, content, file="web.log"):
         return self.access.write(
             name(hour, file), content, age_seconds=(END.hour - hour - 1) * 3600 + 60
         )
 
-    def read(self, hour: int) -> bytes:
+    def read(self, hour):
         return (self.access.folder / name(hour)).read_bytes()
 
-    def path(self, hour: int, file: str = "web.log") -> Path:
+    def path(self, hour, file="web.log"):
         return self.access.folder / name(hour, file)
 
-    def write_events(self, lines: list[bytes]):
+    def write_events(self, lines):
         self.events.write("events.log", b"".join(lines))
 
-    def each_line(self, hour: int, change: Callable[[int, bytes], bytes]):
+    def each_line(self, hour, change):
         lines = self.read(hour).splitlines(keepends=True)
         self.write(hour, b"".join(change(i, line) for i, line in enumerate(lines)))
 
-    def everywhere(self, old: bytes, new: bytes):
+    def everywhere(self, old, new):
         for hour in HOURS:
             if hour == 7:
                 self.write(hour, access(hour).replace(old, new), "web.log.gz")
             else:
                 self.write(hour, self.read(hour).replace(old, new))
 
-    def _past_run(self, days_ago: int, size: int):
+    def _past_run(self, days_ago, size):
         end = END - dt.timedelta(days=days_ago)
         common = {
             "pipeline": "web",
@@ -188,7 +185,7 @@ class World:
         )
         folder.write("report", RunReport(**common, plan=PlanResult(**common, files=files)))
 
-    def closed_by(self, pipeline: str) -> dict[str, str]:
+    def closed_by(self, pipeline):
         """Check → what it observed, of all that close the gate."""
         logs, checks = {
             "access": (self.access, ACCESS_CHECKS),
@@ -212,35 +209,35 @@ class Corruption:
     pipeline: str = "access"
 
 
-def truncate(path: Path, keep: float):
+def truncate(path, keep):
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
 
 
-def flip(path: Path, at: int):
+def flip(path, at):
     content = bytearray(path.read_bytes())
     content[at] ^= 0xFF
     path.write_bytes(bytes(content))
 
 
-def stale(world: World):
+def stale(world):
     for hour in HOURS:
         file = "web.log.gz" if hour == 7 else "web.log"
         world.access.set_age(name(hour, file), 7 * 3600)
 
 
-def only_some_lines(world: World, share: float):
+def only_some_lines(world, share):
     for hour in HOURS:
         if hour != 7:
             world.each_line(hour, lambda i, line: line if i % 100 < 100 * share else b"")
 
 
-def ten_times_the_lines(world: World):
+def ten_times_the_lines(world):
     for hour in HOURS:
         for copy in range(3):
             world.write(hour, access(hour, seed=str(copy)), f"more{copy}.log")
 
 
-def recompressed(world: World):
+def recompressed(world):
     path = world.path(7, "web.log.gz")
     world.write(7, b"")
     world.path(7).unlink()

@@ -47,7 +47,4 @@ def test_a_ship_that_an_expression_holds_up_for_ever_is_stopped_and_says_so(make
         | {"metadata_wait": "5s", "transaction_timeout": "10s", "stall_timeout": "20s"},
     )
     world.write_log("a.log", b"a" * 200 + b"\n")
-    world.fails(
-        code=1,
-        says=r"\(`delivery.stall_timeout`\).*SHIP-608",
-    )
+    world.fails(code=1, says=r"\(`delivery.stall_timeout`\).*SHIP-608")

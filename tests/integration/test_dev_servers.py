@@ -1,7 +1,5 @@
 """A real broker, through the code that tests use and through the commands that people use."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -11,7 +9,6 @@ import subprocess
 import sys
 import urllib.request
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -27,7 +24,6 @@ from shipper_tools.dev.s3_client import S3Client, S3Refused
 from shipper.config import load_cluster
 from shipper.errors import ClusterRefuses
 from shipper.kafka.client import ClusterClient
-from shipper.processes import ProcessId
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -44,19 +40,19 @@ AWKWARD = [
 ]
 
 
-def make_topic(bootstrap: str, topic: str, partitions: int = 1):
+def make_topic(bootstrap, topic, partitions=1):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
 
 
-def send(bootstrap: str, topic: str, values: list[bytes]):
+def send(bootstrap, topic, values):
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(30) == 0
 
 
-def topics(bootstrap: str) -> set[str]:
+def topics(bootstrap):
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics)
 
 
@@ -68,7 +64,7 @@ def home(tmp_path):
         server.stop(grace_seconds=0)
 
 
-def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def dev(home, *arguments, **environ):
     """Run a dev command as a person would, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "shipper", "dev", *arguments],
@@ -79,9 +75,8 @@ def dev(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProc
     )
 
 
-def kafka_of(home: Path) -> tuple[str, ProcessId]:
+def kafka_of(home):
     known = state.load(home, "kafka")
-    assert known is not None
     return known.addresses["bootstrap"], known.processes[0]
 
 
@@ -132,7 +127,6 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home):
     up = dev(home, "up", "hdfs", "--port", "0", "--json")
     assert up.returncode == 0, up.stderr
     known = state.load(home, "hdfs")
-    assert known is not None
     assert len(known.processes) == 2
     assert json.loads(dev(home, "status", "--json").stdout)["hdfs"]["uri"] == known.addresses["uri"]
     owner = f"user.name={getpass.getuser()}"
@@ -147,7 +141,6 @@ def test_hdfs_keeps_its_files_and_is_up_only_if_both_its_processes_are(home):
     back = dev(home, "up", "hdfs", "--port", known.addresses["uri"].rpartition(":")[2])
     assert back.returncode == 0, back.stderr
     again = state.load(home, "hdfs")
-    assert again is not None
     assert again.addresses["uri"] == known.addresses["uri"]
     listed = json.load(opener.open(f"{again.addresses['web']}/webhdfs/v1/kept?op=LISTSTATUS"))
     assert [entry["pathSuffix"] for entry in listed["FileStatuses"]["FileStatus"]] == ["here"]
@@ -165,7 +158,6 @@ def test_an_hdfs_with_kerberos_is_another_one_and_is_taken_down_with_the_others(
     folder = home / "hdfs-kerberos"
     assert f"-Djava.security.krb5.conf={folder}/krb5.conf" in up.stdout
     known = state.load(home, "hdfs")
-    assert known is not None
     assert known.addresses["keytab"] == str(folder / "all.keytab")
     assert "with --kerberos" in dev(home, "up", "hdfs", "--port", "0").stderr
     assert dev(home, "up", "kafka", "--kerberos").returncode == 2
@@ -337,9 +329,7 @@ def test_the_independent_reader_tells_keys_headers_and_nulls(kafka):
         read_topic(kafka.bootstrap, "whole")
 
 
-def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(
-    kafka,
-):
+def test_the_independent_reader_does_not_stop_short_of_an_open_transaction(kafka):
     make_topic(kafka.bootstrap, "open")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "open"})
     producer.init_transactions(30)

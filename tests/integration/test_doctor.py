@@ -1,14 +1,10 @@
 """`shipper doctor` on real servers: all is well where it is, and each thing that is wrong has its
 own line with what to do."""
 
-from __future__ import annotations
-
 import json
 import os
-from typing import Any
 
 import pytest
-from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
 from shipper.kafka.client import GROUP
@@ -33,7 +29,7 @@ def world(tmp_path, kafka, secured):
     return world
 
 
-def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict[str, Any]]]:
+def doctor(world, **environment):
     """Exit code, and findings by what was looked at; of several with one name the worst."""
     done = warm.run(
         [
@@ -58,20 +54,18 @@ def doctor(world: SecuredWorld, **environment: str) -> tuple[int, dict[str, dict
     }
 
 
-def bad(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def bad(found):
     return {check: each for check, each in found.items() if each["severity"] == "fail"}
 
 
-def alone(found: dict[str, dict[str, Any]], check: str) -> dict[str, Any]:
+def alone(found, check):
     """The one that failed; there is no other."""
     assert list(bad(found)) == [check], bad(found)
     assert found[check]["remedy"]
     return found[check]
 
 
-def write_far(
-    world: SecuredWorld, kafka: SecuredKafka, listener: str = "SECURE", **properties: str
-):
+def write_far(world, kafka, listener="SECURE", **properties):
     spec = {
         "cluster": "far",
         "bootstrap": kafka.at(listener),
@@ -164,9 +158,7 @@ def test_every_right_that_is_missing_and_a_topic_that_is_not_there_have_their_li
 
 
 @pytest.mark.long
-def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(
-    world,
-):
+def test_an_empty_source_is_a_warning_and_without_java_the_rest_is_looked_at(world):
     world.write_pipeline(clusters=["far"], source={"path": "nothing-here", "settle": "0s"})
     assert doctor(world)[1]["source"]["severity"] == "warn"
     code, found = doctor(world, JAVA_HOME="/nowhere")

@@ -1,14 +1,11 @@
 """What an earlier release left behind is read by this one: its ledger, results and index, on a
 broker with the data of then (tests/data/keep_release.py)."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
@@ -42,7 +39,7 @@ def bootstrap(request):
         shutil.rmtree(kept.ROOT)
 
 
-def run(window: str) -> dict[str, Any]:
+def run(window):
     done = kept.shipper("run", "kept", "--window", window, "--json")
     assert done.returncode == 0, done.stderr
     account = account_of(RunReport.model_validate_json(done.stdout), "near")

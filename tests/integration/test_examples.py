@@ -1,8 +1,6 @@
 """The pipelines in examples/, by the commands that their READMEs give; what arrives is compared
 with the samples by readers of the test's own."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import gzip
@@ -11,7 +9,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -28,15 +25,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(folder.parent.name for folder in EXAMPLES.glob("*/logs"))
-Topics = dict[str, list[bytes]]
-"""Topic → values."""
 
 
-def files(example: str, pattern: str) -> Iterator[Path]:
+def files(example, pattern):
     yield from sorted((EXAMPLES / example / "logs").rglob(pattern))
 
 
-def nginx_access() -> Topics:
+def nginx_access():
     packed = b"".join(gzip.decompress(file.read_bytes()) for file in files("nginx_access", "*.gz"))
     plain = b"".join(file.read_bytes() for file in files("nginx_access", "*.log"))
     lines = [line for line in (packed + plain).splitlines() if b'"GET /healthz ' not in line]
@@ -44,7 +39,7 @@ def nginx_access() -> Topics:
     return {"errors.nginx": failed, "logs.nginx": [line for line in lines if line not in failed]}
 
 
-def app_events() -> Topics:
+def app_events():
     found = b"".join(file.read_bytes() for file in files("app_events", "*.jsonl"))
     for secret, word in (
         (rb"[\w.]+@example\.com", b"[email]"),
@@ -62,7 +57,7 @@ def app_events() -> Topics:
     }
 
 
-def java_stacks() -> Topics:
+def java_stacks():
     text = b"".join(file.read_bytes() for file in files("java_stacks", "*.log"))
     records = [
         record.rstrip(b"\n") for record in re.split(rb"(?m)^(?=\d{4}-\d\d-\d\d )", text) if record
@@ -77,7 +72,7 @@ def java_stacks() -> Topics:
     }
 
 
-def audit_parquet() -> Topics:
+def audit_parquet():
     rows = [
         row
         for file in files("audit_parquet", "*.parquet")
@@ -100,11 +95,11 @@ def _shown(value):
     )
 
 
-def _compact(row: dict[str, object]) -> bytes:
+def _compact(row):
     return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def orders_csv() -> Topics:
+def orders_csv():
     (file,) = files("orders_csv", "*.csv")
     head, *rows = csv.reader(io.StringIO(file.read_bytes().decode(), newline=""))
     whole = [dict(zip(head, row, strict=True)) for row in rows if len(row) == len(head)]
@@ -117,13 +112,13 @@ def orders_csv() -> Topics:
     return {"orders": [_compact(row) for row in good], "quarantine.orders": odd}
 
 
-EXPECTED: dict[str, Callable[[], Topics]] = {
+EXPECTED = {
     made.__name__: made
     for made in (nginx_access, app_events, java_stacks, audit_parquet, orders_csv)
 }
 
 
-def read_all(bootstrap: str, topics: Sequence[str]) -> Topics:
+def read_all(bootstrap, topics):
     """Every committed value, by a plain consumer."""
     there = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
     return {
@@ -136,7 +131,7 @@ def read_all(bootstrap: str, topics: Sequence[str]) -> Topics:
     }
 
 
-def commands(example: str) -> list[list[str]]:
+def commands(example):
     """Return the commands of the README, word by word."""
     (block,) = re.findall(r"```sh\n(.*?)```", (EXAMPLES / example / "README.md").read_text(), re.S)
     return [found.split() for found in re.findall(r"(?:^|&& )(shipper [^\n&]+)", block, re.M)]

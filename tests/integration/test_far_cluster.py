@@ -2,21 +2,16 @@
 other. Counted by the proxy that makes the cluster far, so that nobody adds one unseen: at 140 ms
 seven of them are a second."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_topic
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
-from shipper_tools.faultproxy.link import Exchange
 from shipper_tools.faultproxy.proxy import FaultProxy
 
 from shipper.kafka.client import ClusterClient
@@ -63,14 +58,7 @@ def far(straight):
 
 
 @contextmanager
-def slow_to_acknowledge(
-    far: tuple[KafkaServer, FaultProxy],
-    folder: Path,
-    *,
-    most_bytes: int = 10_000_000,
-    records: int = 50_000,
-    **shape: float,
-) -> Iterator[Numbered]:
+def slow_to_acknowledge(far, folder, *, most_bytes=10_000_000, records=50_000, **shape):
     """Yield a ship to a broker that answers at once and acknowledges late, as on object storage.
     ``most_bytes``: of a batch; ``records``: of each of four splits. An independent consumer finds
     each record once."""
@@ -97,12 +85,12 @@ def slow_to_acknowledge(
     assert len(set(values)) == len(values) == 4 * records
 
 
-def spy_on_sizes(patch: pytest.MonkeyPatch) -> tuple[list[Tuning], list[float]]:
+def spy_on_sizes(patch):
     """Return the sizes that a ship changes to, and the waits that tell it the delay."""
     followed, waits = list[Tuning](), list[float]()
     follow, note = Following.follow, Following.note
 
-    def spy(self: Following, waited_share: float) -> bool:
+    def spy(self, waited_share):
         if changed := follow(self, waited_share):
             followed.append(self.tuning)
         return changed
@@ -143,7 +131,6 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
     with slow_to_acknowledge(far, tmp_path) as numbered:
 
         def tasks(numbered, order, cluster, cancelled):
-            assert order.sizing is not None
             sizing = replace(order.sizing, link=replace(order.sizing.link, rtt_seconds=0.001))
             near = sizing.with_ack(0.004)
             order = replace(order, sizing=near, tuning=near.tune())
@@ -162,10 +149,7 @@ def test_batches_follow_acknowledgements_that_become_slow_during_the_ship(
 
 @pytest.mark.parametrize("records", [75_000, pytest.param(400_000, marks=pytest.mark.long)])
 def test_acknowledgements_that_vary_neither_move_the_sizes_nor_end_a_transaction(
-    far,
-    tmp_path,
-    monkeypatch,
-    records,
+    far, tmp_path, monkeypatch, records
 ):
     """Half of them take 250 ms, one of a hundred 1.5 s. The narrow link makes lanes few and
     transactions small, so that other sizes would be at hand and the delay is judged often."""
@@ -192,7 +176,7 @@ class Spans(Phases):
 
     def __init__(self):
         super().__init__()
-        self.spans: list[tuple[str, float, float]] = []
+        self.spans = []
 
     def _turn(self):
         if self._open:
@@ -200,7 +184,7 @@ class Spans(Phases):
         super()._turn()
 
 
-def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
+def in_series(exchanges, began, ended):
     """The most exchanges of which each was asked when the one before was answered: what waiting for
     the next answer cannot hide."""
     count, free_at = 0, began
@@ -219,10 +203,7 @@ def in_series(exchanges: Iterable[Exchange], began: float, ended: float) -> int:
 
 @pytest.mark.long
 def test_a_ship_to_a_far_cluster_waits_for_no_more_round_trips_than_it_needs(
-    far,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    far, tmp_path, monkeypatch, capsys
 ):
     kafka, link = far
     link.shape(rtt_ms=_RTT_MS)

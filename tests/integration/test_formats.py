@@ -1,12 +1,9 @@
 """Files as the real tools make them, whole and damaged: read to the last line, or refused by name
 and with the reason."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
@@ -21,11 +18,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 LINES = lines_of(packed_log())
 
 
-def plant(world: World, name: str, as_name: str | None = None):
+def plant(world, name, as_name=None):
     shutil.copy(FORMATS / name, world.write_log(as_name or name, b""))
 
 
-def readable(path: Path) -> bool:
+def readable(path):
     return not recognise(path.name, path.read_bytes()[:HEAD_BYTES]).problem
 
 

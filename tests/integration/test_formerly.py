@@ -1,11 +1,8 @@
 """A pipeline that is renamed and says what it was called goes on where it was: nothing is shipped
 twice, and no window is left out."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -19,7 +16,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 FIVE, SIX, SEVEN, EIGHT = (
     f"2026-11-01T0{hour}:00/2026-11-01T0{hour + 1}:00" for hour in (5, 6, 7, 8)
 )
-SCHEDULED: dict[str, Any] = {
+SCHEDULED = {
     "schedule": "0 * * * *",
     "source": {"path": "logs/hour={window_start:%-H}/", "settle": "0s"},
 }
@@ -32,7 +29,7 @@ def world(tmp_path, kafka):
     return made
 
 
-def rename(world: World, name: str, *formerly: str):
+def rename(world, name, *formerly):
     folder = world.root / "config" / "pipelines"
     (old,) = folder.glob("*.yaml")
     spec = json.loads(old.read_text()) | {"pipeline": name}
@@ -42,13 +39,13 @@ def rename(world: World, name: str, *formerly: str):
     (folder / f"{name}.yaml").write_text(json.dumps(spec))
 
 
-def run(world: World, name: str, window: str, *more: str) -> RunReport:
+def run(world, name, window, *more):
     done = world.shipper("run", name, "--window", window, "--json", *more)
     assert done.returncode == 0, done.stderr[-4000:]
     return RunReport.model_validate_json(done.stdout)
 
 
-def gaps(world: World, name: str, until: str) -> tuple[list[str], dict[str, str]]:
+def gaps(world, name, until):
     found = json.loads(world.shipper("gaps", name, "--json").stdout)
     first = found["gaps"][0]["window"].partition("/")[0] if found["gaps"] else ""
     return [first] if first and first < until else [], found["since"]
@@ -108,9 +105,7 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world):
 
 
 @pytest.mark.long
-def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(
-    world,
-):
+def test_without_a_word_the_gaps_of_the_new_name_begin_where_the_old_one_ended(world):
     for hour in (5, 6, 7):
         world.write_log(f"hour={hour}/a.log", f"{hour}\n".encode())
     run(world, world.name, FIVE, "--scheduled")

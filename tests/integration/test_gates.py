@@ -1,7 +1,5 @@
 """The source gate on real files and real Spark."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -10,7 +8,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.logger import PySparkLogger
@@ -19,8 +16,6 @@ from pyspark.sql import functions as F
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import regex_groups
-from shipper.report.plan_result import PlanResult
-from shipper.report.results import CheckResult
 from spark_jobs.frame import is_parsed, with_parsed
 from tests.integration.source_world import Logs
 from tests.samples.results import closed
@@ -43,21 +38,19 @@ def logs(spark, tmp_path):
     return made
 
 
-def evaluate(
-    logs: Logs, *checks: dict[str, Any], plan: PlanResult | None = None
-) -> list[CheckResult]:
+def evaluate(logs, *checks, plan=None):
     return logs.evaluation(checks, plan)[0]
 
 
-def rows(**fields) -> dict[str, Any]:
+def rows(**fields):
     return {"check": "rows", **fields}
 
 
-def not_null(column: str, **fields) -> dict[str, Any]:
+def not_null(column, **fields):
     return {"check": "not_null", "column": column, **fields}
 
 
-def cost(spark: SparkSession, jobs_before: int) -> tuple[int, int]:
+def cost(spark, jobs_before):
     """(jobs, stages that read input) since ``jobs_before``, by Spark's own status store."""
     time.sleep(1)  # the store lags behind
     store = spark.sparkContext._jsc.sc().statusStore()
@@ -67,7 +60,7 @@ def cost(spark: SparkSession, jobs_before: int) -> tuple[int, int]:
     return len(new), sum(store.lastStageAttempt(int(stage)).inputRecords() > 0 for stage in stages)
 
 
-def jobs_so_far(spark: SparkSession) -> int:
+def jobs_so_far(spark):
     time.sleep(1)
     return spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
 
@@ -220,9 +213,7 @@ def test_each_check_of_lines_passes_and_fails_on_real_lines(spark, tmp_path, cas
 
 
 @pytest.mark.long
-def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(
-    logs,
-):
+def test_a_column_that_spark_does_not_know_blocks_and_the_other_checks_are_evaluated(logs):
     columns = logs.pipeline["records"]["columns"]
     columns["typo"] = "hots"
     typo, host = evaluate(logs, not_null("typo", severity="warn"), not_null("host", min_rate=0.7))
@@ -357,7 +348,7 @@ def test_groups_of_a_parse_are_what_spark_s_functions_say(spark, regex):
 def logged():
     """What reaches the loggers that quote values; their own handlers write to whatever stderr was
     when they were made."""
-    records: list[str] = []
+    records = []
     handler = logging.Handler()
     handler.emit = lambda record: records.append(f"{record.getMessage()} {record.exc_info}")
     loggers = [
@@ -379,13 +370,7 @@ def logged():
         ("to_timestamp(value, 'yyyy')", "CANNOT_PARSE_TIMESTAMP"),
     ],
 )
-def test_no_log_content_in_results_or_on_stderr(
-    logs,
-    capfd,
-    logged,
-    expression,
-    condition,
-):
+def test_no_log_content_in_results_or_on_stderr(logs, capfd, logged, expression, condition):
     logs.write("a.log", f"{SECRET} {SECRET}\n- {SECRET}\n".encode())
     logs.pipeline["records"]["columns"]["strict"] = expression
     capfd.readouterr()
@@ -402,7 +387,7 @@ def test_no_log_content_in_results_or_on_stderr(
     assert SECRET not in out + err + "".join(logged)
 
 
-def numbered(count: int) -> bytes:
+def numbered(count):
     return b"".join(b"line %07d\n" % i for i in range(count))
 
 
@@ -451,9 +436,7 @@ def test_a_sample_of_many_kinds_of_files_has_the_columns_of_all(spark, tmp_path)
 
 
 @pytest.mark.long
-def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(
-    logs,
-):
+def test_files_of_the_same_size_are_duplicates_only_if_all_their_bytes_are_the_same(logs):
     content = numbered(2000)
     logs.write("1.log", content)
     logs.write("2.log", content.replace(b"0001000", b"x001000"))

@@ -1,12 +1,8 @@
 """`shipper gates`: the source gate alone, with no cluster in reach."""
 
-from __future__ import annotations
-
 import json
 import os
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +29,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def write_pipeline(root: Path, *checks: dict[str, object]):
+def write_pipeline(root, *checks):
     spec = {
         "pipeline": "web",
         "source": {"path": "logs", "settle": "0s"},
@@ -46,7 +42,7 @@ def write_pipeline(root: Path, *checks: dict[str, object]):
     )
 
 
-def gates(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def gates(root, *arguments):
     wide = {**os.environ, "COLUMNS": "200"}
     return warm.run(
         [

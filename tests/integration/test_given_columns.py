@@ -1,8 +1,6 @@
 """The place of each line, as expressions have it: the same on every rerun, and what an independent
 look at the file says."""
 
-from __future__ import annotations
-
 import gzip
 
 import pytest
@@ -19,7 +17,7 @@ SOURCE = {
 }
 
 
-def places(content: bytes, split: int) -> list[tuple[int, int, bytes]]:
+def places(content, split):
     """(begin of its split, number in it, line): a line belongs to the split that it begins in; one
     that begins at a border to the one before."""
     found, at, counts = [], 0, dict[int, int]()

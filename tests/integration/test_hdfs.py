@@ -1,8 +1,6 @@
 """A real NameNode and DataNode: what HDFS says of a file counts, not what its age makes likely; and
 no fault of HDFS's loses or doubles a line."""
 
-from __future__ import annotations
-
 import base64
 import bz2
 import getpass
@@ -26,7 +24,7 @@ from tests.integration.world import WINDOW, World, lines_of
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def numbered(name: str, first: int, count: int) -> bytes:
+def numbered(name, first, count):
     return b"".join(
         b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 60)) for n in range(first, first + count)
     )
@@ -48,13 +46,13 @@ class HdfsWorld(World):
         self.write_pipeline(source=source, runner=runner(conf), **more)
 
     @property
-    def folder(self) -> str:
+    def folder(self):
         return f"/logs/{self.name}"
 
-    def put(self, name: str, content: bytes, **more):
+    def put(self, name, content, **more):
         self.files.write(f"{self.folder}/{name}", content, **more)
 
-    def left_out(self) -> dict[str, str]:
+    def left_out(self):
         return {
             found.path.rpartition("/")[2]: found.reason
             for found in self.plan().left_out
@@ -70,9 +68,7 @@ def world(tmp_path, kafka, hdfs):
     return made
 
 
-def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(
-    world,
-):
+def test_what_is_done_is_shipped_and_what_is_open_is_known_and_shipped_when_it_is_closed(world):
     """A file open for writing has the age of its creation, however much was written since; one
     writer's habits are never logs."""
     contents = {
@@ -139,7 +135,7 @@ def test_a_file_that_was_appended_to_through_webhdfs_is_shipped_whole(world):
     assert world.read() == lines_of(b"one\ntwo\n")
 
 
-def ship_step(world: World, run_id: str, *steps: str) -> tuple[int, ShipResult]:
+def ship_step(world, run_id, *steps):
     """The steps after a plan, and what the ship said."""
     done = warm.run(world._steps(run_id, *steps))
     (result,) = world.root.glob("runs/**/ship.local.json")
@@ -195,7 +191,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
     assert world.read() == lines_of(content, content)
 
 
-def ha_settings(world: HdfsWorld, service: str) -> dict[str, str]:
+def ha_settings(world, service):
     """Of a service of two NameNodes, the first of which is gone."""
     here = urlsplit(world.files.server.uri).netloc
     return {

@@ -1,7 +1,5 @@
 """A kerberized HDFS: who may read with which login, and what is said to those who may not."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -10,7 +8,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +39,7 @@ ALL_LONG = lines_of(*[LONG] * LONG_FILES)
 SLOWLY = {"rate_limit": "1100kB/s", "lease": "2s", "chunk_size": "4MB"}
 
 
-LOCAL: Mapping[str, Any] = {"conf": {}}
+LOCAL = {"conf": {}}
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +87,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(params=["local", "standalone", "yarn"])
-def place(
-    request,
-    tmp_path,
-    hdfs,
-    monkeypatch,
-):
+def place(request, tmp_path, hdfs, monkeypatch):
     """Executors have neither ticket nor keytab, and those of a standalone Spark no settings of
     Hadoop's."""
     if request.param == "local":
@@ -118,7 +111,7 @@ def place(
         yield Place(yarn.conf_dir, {"kind": "yarn", "conf": ON_YARN | java})
 
 
-def ticket(hdfs: KerberizedHdfs, principal: str, cache: Path) -> Path:
+def ticket(hdfs, principal, cache):
     """Log in by the keytab, into a ticket cache."""
     program = Path(__file__).with_name("Ticket.java")
     words = [str(hdfs.directory), principal, str(hdfs.keytab), str(cache)]
@@ -133,9 +126,7 @@ def ticket(hdfs: KerberizedHdfs, principal: str, cache: Path) -> Path:
     return cache
 
 
-def environment(
-    hdfs: KerberizedHdfs, cache: Path | None, conf: Path | None = None
-) -> dict[str, str]:
+def environment(hdfs, cache, conf=None):
     return {
         **os.environ,
         "HADOOP_CONF_DIR": str(conf or hdfs.conf_dir),
@@ -144,7 +135,7 @@ def environment(
     }
 
 
-def shell(hdfs: KerberizedHdfs, *words: str):
+def shell(hdfs, *words):
     """Hadoop's own client, as a writer uses it, by keytab."""
     command = [*hdfs._command("org.apache.hadoop.fs.FsShell"), *words]
     login = {"KRB5PRINCIPAL": SERVER, "KRB5KEYTAB": str(hdfs.keytab)}
@@ -159,15 +150,7 @@ class KerberosWorld(World):
 
     hdfs: KerberizedHdfs
 
-    def write(
-        self,
-        *,
-        keytab: bool = False,
-        principal: str = USER,
-        of: str = "logs",
-        on: Mapping[str, Any] = LOCAL,
-        **changes,
-    ):
+    def write(self, *, keytab=False, principal=USER, of="logs", on=LOCAL, **changes):
         login = {
             "spark.kerberos.principal": principal,
             "spark.kerberos.keytab": str(self.hdfs.keytab),
@@ -182,16 +165,14 @@ class KerberosWorld(World):
         }
         self.write_pipeline(**{**spec, **changes})
 
-    def command_with(
-        self, cache: Path | None, *words: str, without: str = "", conf: Path | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def command_with(self, cache, *words, without="", conf=None):
         env = environment(self.hdfs, cache, conf)
         env.pop(without, None)
         return subprocess.run(
             self.command(*words), env=env, capture_output=True, text=True, check=False
         )
 
-    def plan_with(self, cache: Path | None, **options: str) -> dict[str, object]:
+    def plan_with(self, cache, **options):
         done = self.command_with(cache, "plan", self.name, "--window", WINDOW, "--json", **options)
         assert "Traceback" not in done.stderr
         print(done.stderr[-3000:])
@@ -223,7 +204,7 @@ def test_a_ship_by_keytab_outlasts_its_ticket(world, place):
 
 
 @contextlib.contextmanager
-def renewed(hdfs: KerberizedHdfs, folder: Path) -> Iterator[Path]:
+def renewed(hdfs, folder):
     """A ticket cache that has a new ticket before the old one ends, as after `kinit -R`, for the
     ``with`` block. Hadoop's KDC for tests renews tickets, too, but without a later end."""
     cache, ended = ticket(hdfs, USER, folder / "cache"), threading.Event()

@@ -4,8 +4,6 @@ sees it.
 ``SHIPPER_KILLS`` sets the number of kills (default 1), ``SHIPPER_SEED`` repeats a run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -30,9 +28,9 @@ SHIPPING = "shipping"
 class Ship:
     """A ship step in a process group of its own, as an Airflow task runs it."""
 
-    def __init__(self, world: World, run_id: str, *steps: str):
+    def __init__(self, world, run_id, *steps):
         self.process = world.steps(run_id, *(steps or ("ship:local",)))
-        self.lines: list[str] = []
+        self.lines = []
         self._news = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -43,7 +41,7 @@ class Ship:
                 self.lines.append(line)
                 self._news.notify_all()
 
-    def wait_for(self, text: str) -> bool:
+    def wait_for(self, text):
         """False if the process ended without saying it."""
         with self._news:
             while not any(text in line for line in self.lines):
@@ -53,16 +51,16 @@ class Ship:
         return True
 
     @property
-    def running(self) -> bool:
+    def running(self):
         return self.process.poll() is None
 
-    def signal_all(self, number: int):
+    def signal_all(self, number):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
-    def members(self) -> dict[str, list[int]]:
+    def members(self):
         """The processes of the group: the Python driver, the JVM, and Spark's Python workers."""
-        found: dict[str, list[int]] = {"driver": [self.process.pid], "jvm": [], "worker": []}
+        found = {"driver": [self.process.pid], "jvm": [], "worker": []}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 pid = int(entry.name)
@@ -71,7 +69,7 @@ class Ship:
                     found["jvm" if b"java" in command.split(b"\0")[0] else "worker"].append(pid)
         return found
 
-    def kill(self, kind: str, rng: random.Random) -> bool:
+    def kill(self, kind, rng):
         """SIGKILL to one process of a kind, or to the whole group at once; whether there was one to
         hit."""
         if not (self.running and (victims := self.members()[kind if kind != "all" else "driver"])):
@@ -85,13 +83,13 @@ class Ship:
             return False
         return True
 
-    def wait(self) -> int:
+    def wait(self):
         code = self.process.wait(300)
         self.signal_all(signal.SIGKILL)  # whatever a kill has left of the group
         return code
 
 
-def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Counter[bytes]:
+def numbered_lines(world, files, lines, first=0):
     """Writes files from number ``first`` on, and returns what is in them."""
     line = b"%d %d a log line of about the usual length, with a number of its own\n"
     contents = {
@@ -103,7 +101,7 @@ def numbered_lines(world: World, files: int, lines: int, first: int = 0) -> Coun
     return lines_of(*contents.values())
 
 
-def small_steps(world: World, **changes):
+def small_steps(world, **changes):
     """Many splits and many transactions, so that a kill finds something half done."""
     delivery = {
         "chunk_size": "300kB",
@@ -121,7 +119,7 @@ def small_steps(world: World, **changes):
     )
 
 
-def prepare(world: World, run_id: str):
+def prepare(world, run_id):
     world.steps_done(run_id, "plan", "gate_source")
 
 
@@ -131,17 +129,17 @@ class Kills:
 
     FILES, LINES = 8, 30_000
 
-    def __init__(self, world: World, rng: random.Random):
+    def __init__(self, world, rng):
         self.world = world
         self.rng = rng
-        self.fired: list[str] = []
+        self.fired = []
         self.counts = [0]
         """Records in the ledger after each kill."""
-        self.expected: Counter[bytes] = Counter()
+        self.expected = Counter()
         self.plans = 0
-        self.ship: Ship | None = None
+        self.ship = None
 
-    def fire(self, kills: int):
+    def fire(self, kills):
         for _ in range(5 * kills):  # some come too early for their victim, some too late
             if len(self.fired) == kills:
                 break
@@ -162,7 +160,7 @@ class Kills:
         self.plans += 1
         prepare(self.world, f"killed-{self.plans}")
 
-    def _kill(self, left: int):
+    def _kill(self, left):
         ship, there = self.ship, self.world.ledger_count()
         assert ship is not None
         if left > 1 and self.rng.random() < 0.3:  # any moment from Spark's start on
@@ -232,7 +230,7 @@ def test_a_source_gate_whose_java_is_killed_has_judged_nothing_and_is_tried_agai
     assert (result.status, result.final, result.checks) == ("failed", False, [])
 
 
-def _reads_lines(pid: int) -> bool:
+def _reads_lines(pid):
     with contextlib.suppress(OSError):
         return any(
             (thread / "comm").read_text().startswith("Executor task")

@@ -2,13 +2,9 @@
 pod of its configuration and reads the command line that the image starts it by; the manifests are
 held against both."""
 
-from __future__ import annotations
-
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -47,12 +43,12 @@ def manifests():
     return {each["kind"]: each for each in found}
 
 
-def module(package, name: str):
+def module(package, name):
     """Return a Scala object."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def executor_pod(jvm, settings: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def executor_pod(jvm, settings):
     """Return the pod and its container, as Spark would ask for them."""
     spark, none = jvm.org.apache.spark, jvm.scala.Option.empty()
     conf = spark.SparkConf(False)
@@ -144,7 +140,7 @@ def test_a_command_is_run_as_it_is(tmp_path):
     assert done.stdout == "a b\n"
 
 
-def jvm_array(jvm, words: list[str]):
+def jvm_array(jvm, words):
     made = jvm.java.lang.reflect.Array.newInstance(
         jvm.java.lang.Class.forName("java.lang.String"), len(words)
     )

@@ -192,12 +192,7 @@ class TestArchive:
     def archive(self, world, before="2026-11-03", run_id="archive"):
         ledger = ledger_of(world)
         return module.archive(
-            ledger,
-            ledger._folder,
-            world.pipeline,
-            parse_moment(before),
-            run_id,
-            print,
+            ledger, ledger._folder, world.pipeline, parse_moment(before), run_id, print
         )
 
     def test_what_is_archived_leaves_the_topic_and_still_counts(self, world):
@@ -284,17 +279,11 @@ def test_an_archived_window_that_is_run_again_sends_nothing_and_the_commands_say
     assert [
         (file["path"].rsplit("/", 1)[1], file["records"], file["complete"])
         for file in document["files"]
-    ] == [
-        ("a.log", 2, 1),
-        ("b.log", 1, 1),
-    ]
+    ] == [("a.log", 2, 1), ("b.log", 1, 1)]
     assert sorted(
         (row["path"].rsplit("/", 1)[1], row["records"], row["invalidated"])
         for row in document["chunks"]
-    ) == [
-        ("a.log", 2, False),
-        ("b.log", 1, False),
-    ]
+    ) == [("a.log", 2, False), ("b.log", 1, False)]
     shutil.rmtree(world.root / "runs" / world.name / "ledger.local")
     world.fails(code=1, says="cluster local: the ledger .* in the archive .*runs_uri")
     said = world.shipper("ledger", "show", world.name)

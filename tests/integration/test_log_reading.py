@@ -1,13 +1,10 @@
 """Reading a partition to its end, again and again, with a consumer that stays connected."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, OutcomeUnknown
@@ -24,18 +21,16 @@ _names = (f"log-{number}" for number in itertools.count())
 class Log:
     """A topic of one partition, and two clients of it: what one has written the other must read."""
 
-    def __init__(self, kafka: KafkaServer):
+    def __init__(self, kafka):
         self.cluster = Cluster(name="c", bootstrap=kafka.bootstrap)
         self.reader, self.writer = ClusterClient(self.cluster), ClusterClient(self.cluster)
         self.topic = next(_names)
         self.writer.create_topics({self.topic: 1}, replication_factor=1)
 
-    def write(self, *values: bytes):
+    def write(self, *values):
         self.writer.append(self.topic, 0, [(b"key", value) for value in values])
 
-    def read(
-        self, start: int = 0, wait_seconds: float | None = 5.0, least_end: int = 0
-    ) -> list[bytes | None]:
+    def read(self, start=0, wait_seconds=5.0, least_end=0):
         return [
             record.value
             for record in self.reader.read(
@@ -43,7 +38,7 @@ class Log:
             )
         ]
 
-    def begin(self) -> OpenLane:
+    def begin(self):
         """A transaction with one record, not committed yet."""
         lane = OpenLane(
             LaneSettings(connection(self.cluster), 100_000, "none", 30_000), self.topic, self.topic
@@ -59,7 +54,7 @@ def log(kafka):
 
 def test_each_read_sees_all_that_was_acknowledged_before_it(log):
     assert log.read() == []
-    expected: list[bytes] = []
+    expected = []
     for number in range(200):
         log.write(b"%d" % number)
         expected.append(b"%d" % number)

@@ -1,14 +1,11 @@
 """An entry of an object store is its key: shipped, or left out by its own name. The store is a
 double, since one that keeps files cannot hold such keys."""
 
-from __future__ import annotations
-
 import pytest
 
-from shipper.report.plan_result import PlanResult
 from tests.doubles.object_store import S3Double
 
-from .world import World, lines_of
+from .world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -22,26 +19,26 @@ def store():
 class Keys:
     """A pipeline over a bucket of its own."""
 
-    def __init__(self, world: World, store: S3Double):
+    def __init__(self, world, store):
         self.world, self.store, self.bucket = world, store, f"b-{world.name}"
         self.uri = f"s3a://{self.bucket}"
         store.objects[self.bucket] = {}
         store.refusals.clear()
 
-    def put(self, key: str, content: bytes = b"one\n", **more):
+    def put(self, key, content=b"one\n", **more):
         self.store.put(self.bucket, key, content, **more)
 
-    def source(self, path: str = "logs/", **more):
+    def source(self, path="logs/", **more):
         s3 = {"endpoint": self.store.endpoint, "path_style": True, "credentials": "anonymous"}
         self.world.write_pipeline(
             source={"path": f"{self.uri}/{path}", "settle": "0s", "s3": s3, **more},
             runner={"driver_memory": "1g"},
         )
 
-    def plan(self) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    def plan(self):
         """The keys of the plan, and those that are left out by their code."""
-        found: PlanResult = self.world.plan()
-        left: dict[str, tuple[str, ...]] = {}
+        found = self.world.plan()
+        left = {}
         for row in found.left_out:
             keys = (path.removeprefix(f"{self.uri}/") for path in (row.path, *row.more))
             left[row.code] = tuple(sorted([*left.get(row.code, ()), *keys]))
@@ -85,9 +82,7 @@ ODD = ("d//a.log", "d/./a.log", "d/x/../a.log", "d/sub//a.log", "d/full/", "/a.l
 
 
 @pytest.mark.long
-def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails(
-    keys,
-):
+def test_keys_that_no_path_leads_to_are_left_out_by_name_and_no_other_file_fails(keys):
     for key in ODD:
         keys.put(key, b"odd\n")
     good = ["d/a.log", "d/full/b.log", "d/sub/a.log", "d/x/a.log"]

@@ -1,8 +1,6 @@
 """Keyed records lie where Java's producer puts them: consumers that join topics by partition rely
 on it."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from pathlib import Path
@@ -10,7 +8,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.kafka_tools import JARS
 
 from shipper.config.cluster import Cluster
@@ -28,7 +25,7 @@ _KEYS = 10_000
 _COUNTS = (1, 2, 3, 7, 16, 50)
 
 
-def random_keys() -> list[bytes]:
+def random_keys():
     """Of every length that murmur2 treats on its own, with every byte; long ones, text of several
     scripts, the empty one."""
     rng = random.Random(20261101)
@@ -44,15 +41,13 @@ def random_keys() -> list[bytes]:
     return sorted(keys)
 
 
-def shipped(
-    kafka: KafkaServer, name: str, keys: list[bytes | None], count: int
-) -> dict[bytes, int]:
+def shipped(kafka, name, keys, count):
     """Value → partition of records that a lane has written, a record for each key, valued by the
     key's number."""
     cluster = Cluster(name="c", bootstrap=kafka.bootstrap)
     topic, ledger = f"{name}-{count}", f"{name}-{count}-ledger"
     ClusterClient(cluster).create_topics({topic: count, ledger: 1}, replication_factor=1)
-    values: list[bytes | None] = [b"%d" % number for number in range(len(keys))]
+    values = [b"%d" % number for number in range(len(keys))]
     options = LaneOptions(
         LaneSettings(connection(cluster), 500_000, "zstd", 30_000), ledger, 0, deadline_seconds=60
     )
@@ -76,7 +71,7 @@ def shipped(
     return placed(kafka, topic, count, len(keys))
 
 
-def placed(kafka: KafkaServer, topic: str, count: int, records: int) -> dict[bytes, int]:
+def placed(kafka, topic, count, records):
     """Value → partition of all ``records``. A partition's end says nothing: the commit may be told
     before all of its markers are written."""
     settings = {
@@ -86,7 +81,7 @@ def placed(kafka: KafkaServer, topic: str, count: int, records: int) -> dict[byt
     }
     consumer = Consumer(settings | {"enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
-    found: dict[bytes, int] = {}
+    found = {}
     try:
         while len(found) < records:
             message = consumer.poll(30)
@@ -129,10 +124,8 @@ def test_ten_thousand_keys_of_any_bytes_lie_where_javas_partitioner_says(kafka, 
         assert len(set(found.values())) == count
 
 
-def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(
-    kafka,
-):
-    keys: list[bytes | None] = [b"client" if number % 2 else None for number in range(1000)]
+def test_records_without_a_key_go_to_one_partition_chunk_by_chunk_beside_keyed_ones(kafka):
+    keys = [b"client" if number % 2 else None for number in range(1000)]
     found = shipped(kafka, "mixed", keys, 16)
     assert len({found[b"%d" % number] for number in range(0, 1000, 2)}) == 1
     assert len({found[b"%d" % number] for number in range(1, 1000, 2)}) == 1

@@ -2,15 +2,10 @@
 in the topics and in the ledger, or in the step's result. Each must close the delivery gate, and the
 message must name the place that disagrees."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -40,7 +35,7 @@ class Shipped:
     """A window that was shipped once for all tests. A test sees what it broke itself: what an
     earlier one broke is known, and the ledger and the step's result are mended after each."""
 
-    def __init__(self, root: Path, bootstrap: str):
+    def __init__(self, root, bootstrap):
         self.world = World(root, bootstrap, topics={"": 3} | dict.fromkeys(KINDS.values(), 2))
         self.write_pipeline()
         # Some chunks each, a byte order mark, and a file that goes to several topics.
@@ -57,8 +52,8 @@ class Shipped:
             ),
         )
         self.world.write_log("empty.log", b"")
-        self.mend: list[Callable[[], object]] = []
-        self.known: set[str] = set()
+        self.mend = []
+        self.known = set()
 
     def write_pipeline(self):
         routes = [
@@ -79,7 +74,7 @@ class Shipped:
             },
         )
 
-    def context(self, run_id: str = "r1") -> RunContext:
+    def context(self, run_id="r1"):
         world, window = self.world, parse_window(WINDOW)
         config = world.root / "config"
         folder = RunFolder(str(world.root / "runs"), world.name, window, run_id)
@@ -88,19 +83,19 @@ class Shipped:
             world.pipeline, {"local": load_cluster(config, "local")}, config, window, folder, engine
         )
 
-    def steps(self, *steps: str, run_id: str = "r1") -> int:
+    def steps(self, *steps, run_id="r1"):
         context = self.context(run_id)
         try:
             return run_steps(context, steps)
         finally:
             context.engine.stop()
 
-    def gate(self, run_id: str = "r1") -> DeliveryGateResult:
+    def gate(self, run_id="r1"):
         found = self.context(run_id).folder.find("gate_delivery.local", DeliveryGateResult)
         assert found is not None
         return found
 
-    def open_checks(self) -> dict[str, str]:
+    def open_checks(self):
         """Runs the gate once more; check → what it expected and observed, for those that do not
         hold because of this test, without the summaries. The gate must be closed."""
         assert self.steps(GATE) == 1
@@ -112,7 +107,7 @@ class Shipped:
         )
         return found
 
-    def _open(self) -> dict[str, str]:
+    def _open(self):
         checks = [
             check
             for check in self.gate().checks
@@ -124,29 +119,29 @@ class Shipped:
             if not check.expected.startswith("all of")
         }
 
-    def count(self, name: str) -> tuple[int | None, ...]:
+    def count(self, name):
         count = next(count for count in self.gate().account if count.name == name)
         return count.spark, count.receipts, count.ledger, count.read_back
 
     @property
-    def client(self) -> dict[str, str]:
+    def client(self):
         return {"bootstrap.servers": self.world.bootstrap}
 
-    def read(self, topic: str, partition: int) -> list[Any]:
+    def read(self, topic, partition):
         """Messages of one partition, by a client of the test's own."""
         return list(read_messages(self.world.bootstrap, topic, partition))
 
-    def delete_up_to(self, topic: str, partition: int, offset: int):
+    def delete_up_to(self, topic, partition, offset):
         admin = AdminClient(self.client)  # it must outlive its futures
         for future in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
             future.result(20)
 
-    def produce(self, topic: str, partition: int, key: bytes | None, value: bytes | None):
+    def produce(self, topic, partition, key, value):
         producer = Producer(self.client)
         producer.produce(topic, value, key, partition)
         assert producer.flush(20) == 0
 
-    def chunk_records(self, topic: str | None = None) -> list[tuple[list[Any], dict[str, Any]]]:
+    def chunk_records(self, topic=None):
         """(key, value) of the ledger's chunks with records, as they lie in the topic."""
         ledger = self.world.cluster.ledger_topic(self.world.name)
         pairs = [
@@ -158,12 +153,12 @@ class Shipped:
             if key[1] == "chunk" and value["records"] and topic in (None, key[-1])
         ]
 
-    def write_ledger(self, key: list[Any], value: dict[str, Any] | None):
+    def write_ledger(self, key, value):
         before = [found for other, found in self.chunk_records() if other == key]
         self._write_ledger(key, value)
         self.mend.append(lambda: self._write_ledger(key, before[-1] if before else None))
 
-    def _write_ledger(self, key: list[Any], value: dict[str, Any] | None):
+    def _write_ledger(self, key, value):
         text = None if value is None else json.dumps(value).encode()
         ledger = self.world.cluster.ledger_topic(self.world.name)
         self.produce(ledger, 1, json.dumps(key, separators=(",", ":")).encode(), text)
@@ -273,9 +268,7 @@ def test_a_chunk_that_is_in_the_topic_twice(shipped):
     assert f"in the topic, read back ({value['records']:+,})" in found[f"read_back({topic})"]
 
 
-def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(
-    shipped,
-):
+def test_a_record_that_was_changed_on_the_way_keeps_every_count_and_not_the_checksum(shipped):
     """One line of the topic replaced by another of the same length: nothing that only counts can
     see it."""
     topic = shipped.world.topic("-changed")
@@ -305,6 +298,5 @@ def test_a_topic_that_was_deleted_and_created_anew(shipped):
     assert (lost.topic, lost.records, lost.resent) == (topic, 100, False)
     assert shipped.steps("plan", run_id="r3") == 1
     plan = shipped.context("r3").folder.find("plan", PlanResult)
-    assert plan is not None
     assert f"topic {topic} was deleted and created again" in str(plan.error)
     assert [one.topic for one in plan.clusters[0].recreated] == [topic]

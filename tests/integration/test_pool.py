@@ -1,8 +1,6 @@
 """The lane pool on a real broker, from plain Python: what waits, what flows meanwhile, and how it
 ends."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal
@@ -68,18 +66,14 @@ def ledger(broker):
     return Ledger(broker)
 
 
-def acl(
-    topic: str,
-    permission: AclPermissionType = AclPermissionType.DENY,
-    operation: AclOperation = AclOperation.WRITE,
-) -> AclBinding:
+def acl(topic, permission=AclPermissionType.DENY, operation=AclOperation.WRITE):
     literal = ResourcePatternType.LITERAL
     return AclBinding(
         ResourceType.TOPIC, topic, literal, "User:ANONYMOUS", "*", operation, permission
     )
 
 
-def create_acls(ledger: Ledger, *bindings: AclBinding) -> AdminClient:
+def create_acls(ledger, *bindings):
     admin = AdminClient({"bootstrap.servers": ledger.cluster.bootstrap})
     for future in admin.create_acls([*bindings]).values():
         future.result()
@@ -125,7 +119,7 @@ def test_a_forbidden_topic_is_parked_until_the_acl_allows_it(ledger):
     assert Counter(ledger.values("open") + ledger.values("secret")) == expected
 
 
-def _filter_of(binding: AclBinding) -> AclBindingFilter:
+def _filter_of(binding):
     return AclBindingFilter(
         binding.restype,
         binding.name,
@@ -150,7 +144,7 @@ def test_a_limit_that_is_lowered_during_a_run_is_kept_to_by_every_lane(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     limits = TopicLimits({name: TopicLimit()}, ledger.client.limits)
     options = ledger.options(batch=500_000, limits=limits, transactional=transactional)
-    expected: Counter[bytes] = Counter()
+    expected = Counter()
     with Pool(options, [f"{name}.{n}" for n in range(6)], ledger.keys) as pool:
         pool.open([name])
         for n in range(36):
@@ -186,7 +180,7 @@ def test_close_returns_by_its_deadline_while_the_broker_is_stopped(broker, ledge
     chunks = [chunk("stalled", f"s{n}", records=2000) for n in range(200)]
     pool = Pool(ledger.options(), ["stopped.0", "stopped.1"], ledger.keys)
     pool.open(["stalled"])
-    submitted: list[Chunk] = []
+    submitted = []
 
     def submit_all():
         for one in chunks:
@@ -289,7 +283,7 @@ def test_nothing_is_left_behind_by_a_closed_pool(ledger):
     wait_until(lambda: _threads() <= threads + 2 and _sockets() <= sockets + 2)
 
 
-def _threads() -> int:
+def _threads():
     """Count librdkafka's and Python's: other libraries start theirs when they like."""
     names = []
     for task in Path("/proc/self/task").iterdir():
@@ -298,7 +292,7 @@ def _threads() -> int:
     return sum(name.startswith("rdk:") for name in names) + threading.active_count()
 
 
-def _sockets() -> int:
+def _sockets():
     found = 0
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # it was closed after it was listed
@@ -310,7 +304,7 @@ def test_no_lane_fences_its_past_before_that_is_announced(ledger):
     ledger.create(announced=1)
     options = ledger.options()
     earlier = OpenLane(options.settings, "announced.0", LEDGER, begun=False)
-    commits: list[str] = []
+    commits = []
 
     def announce():
         time.sleep(1.0)  # more than the lane needs to connect
@@ -324,7 +318,7 @@ def test_no_lane_fences_its_past_before_that_is_announced(ledger):
     earlier.die()
 
 
-def commit_one(lane: OpenLane, commits: list[str]):
+def commit_one(lane, commits):
     lane.begin()
     lane.produce("announced", b"value", None, 0)
     lane.commit()
@@ -344,9 +338,7 @@ def test_a_pool_whose_announcement_fails_leaves_no_lane_behind(ledger):
 
 
 @pytest.mark.long
-def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blamed(
-    ledger,
-):
+def test_a_ledger_that_is_deleted_during_a_ship_is_missed_and_no_leader_is_blamed(ledger):
     ledger.create(kept=1, vanishing=1)
     options = replace(ledger.options(10, transaction_timeout_ms=15_000), ledger_topic="vanishing")
 

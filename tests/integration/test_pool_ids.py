@@ -1,10 +1,7 @@
 """What a lane does with a topic's id, on a real broker: it goes into the ledger record once it is
 confirmed, and not without."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Collection
 
 import pytest
 
@@ -29,7 +26,7 @@ def topic(request):
     return str(request.node.name)[:40]
 
 
-def chunk(topic: str, key: bytes) -> Chunk:
+def chunk(topic, key):
     return Chunk(
         topic,
         [b"one", b"two"],
@@ -40,7 +37,7 @@ def chunk(topic: str, key: bytes) -> Chunk:
     )
 
 
-def ids_in_ledger(ledger: Ledger, *keys: bytes) -> list[bytes]:
+def ids_in_ledger(ledger, *keys):
     latest = {
         record.key: record.value or b""
         for record in ledger.client.read(LEDGER, 0, 0, wait_seconds=60)
@@ -51,10 +48,10 @@ def ids_in_ledger(ledger: Ledger, *keys: bytes) -> list[bytes]:
 class Scripted:
     """Looks that answer with ``says``, one after the other, and then the last one for ever."""
 
-    def __init__(self, *says: Looked):
+    def __init__(self, *says):
         self.says = list(says)
 
-    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
+    def __call__(self, topics, timeout_seconds):
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
 

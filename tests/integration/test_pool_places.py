@@ -22,9 +22,7 @@ def ledger(kafka):
     return Ledger(kafka)
 
 
-def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
-    ledger,
-):
+def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(ledger):
     ledger.create(wide=5, narrow=1)
     options = ledger.options(deadline_seconds=3, partitions=(3, 4))
     with Pool(options, ["listed.0", "listed.1"], ledger.keys) as pool:
@@ -48,9 +46,7 @@ def test_a_list_of_partitions_that_a_topic_does_not_have_ends_with_the_deadline(
     ]
 
 
-def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_sent(
-    ledger,
-):
+def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_sent(ledger):
     ledger.create(five=5, one=1)
     spec = {
         "pipeline": "web",
@@ -61,8 +57,7 @@ def test_a_list_of_partitions_that_are_not_there_is_refused_before_anything_is_s
     }
     refused = Pipeline.model_validate(spec | {"delivery": {"partitions": [0, 4, 5]}})
     with pytest.raises(
-        ClusterRefuses,
-        match=r"five has 5 .* no 5 .*one has 1 .* no 4, 5 .*SHIP-405",
+        ClusterRefuses, match=r"five has 5 .* no 5 .*one has 1 .* no 4, 5 .*SHIP-405"
     ):
         preflight(ledger.client, ledger.cluster, refused, 1.0)
     taken = Pipeline.model_validate(spec | {"delivery": {"partitions": [0]}})

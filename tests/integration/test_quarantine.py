@@ -1,23 +1,17 @@
 """Rules, parsing and quarantine on real servers: files in, an independent reader out."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random
 import re
 import shlex
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from shipper_tools.dev.console_consumer import ReadRecord, read_records
-
-from .world import World
+from shipper_tools.dev.console_consumer import read_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -26,7 +20,7 @@ BOM = b"\xef\xbb\xbf"
 REGEX = r"^(?<service>[^ ]*) (?<status>\d{3}) "
 
 
-def parsed_and_routed(world: World, **changes):
+def parsed_and_routed(world, **changes):
     spec = {
         "records": {
             "max_line": "4MiB",
@@ -53,18 +47,18 @@ def parsed_and_routed(world: World, **changes):
     world.write_pipeline(**(spec | changes))
 
 
-def quarantined(world: World) -> list[ReadRecord]:
+def quarantined(world):
     return list(read_records(world.bootstrap, world.topic("-q")))
 
 
-def result_of(world: World, step: str) -> dict[str, Any]:
+def result_of(world, step):
     latest = max(
         world.root.glob(f"runs/{world.name}/*/*/{step}.json"), key=lambda path: path.stat().st_mtime
     )
     return json.loads(latest.read_text())
 
 
-def quarantine(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+def quarantine(world, *arguments):
     return world.shipper("quarantine", *arguments)
 
 
@@ -169,7 +163,7 @@ def test_each_line_is_shipped_dropped_or_quarantined_once_and_every_count_agrees
     what_is_in_quarantine_is_listed_and_shown(world, len(bad))
 
 
-def what_is_in_quarantine_is_listed_and_shown(world: World, bad: int):
+def what_is_in_quarantine_is_listed_and_shown(world, bad):
     """What follows needs nothing but what is in quarantine now."""
     listed = json.loads(quarantine(world, "list", world.name, "--json").stdout)["local"]
     assert sum(row["records"] for row in listed) == bad
@@ -199,7 +193,7 @@ def what_is_in_quarantine_is_listed_and_shown(world: World, bad: int):
     assert len(exported.read_text().splitlines()) == bad + 1
 
 
-def on_the_page(world: World, folder: Path) -> tuple[list[list[str]], str]:
+def on_the_page(world, folder):
     """Return the commands of docs/how-to/quarantine.md that correct and ship records, and the
     pipeline there, with names of this test."""
     text = (DOCS / "how-to" / "quarantine.md").read_text().partition("## Correct and ship them")[2]

@@ -1,24 +1,14 @@
 """The reader of the delivery gate on a real broker: what a read_committed consumer sees, and
 nothing else."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
 import xxhash
 from confluent_kafka import Producer
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.kafka.client import ClusterClient
-from shipper.verify.readback import (
-    OffsetRange,
-    ReadBack,
-    SpanSums,
-    Taker,
-    take_quarantined,
-    take_records,
-)
+from shipper.verify.readback import OffsetRange, ReadBack, take_quarantined, take_records
 from tests.samples.config import cluster_of
 from tests.waiting import wait_until
 
@@ -26,21 +16,21 @@ pytestmark = pytest.mark.kafka
 _unique = itertools.count(1)
 
 
-def hashes(*values: bytes | None) -> int:
+def hashes(*values):
     return (
         sum(42 if value is None else xxhash.xxh64_intdigest(value, 42) for value in values) % 2**64
     )
 
 
 class Topic:
-    def __init__(self, kafka: KafkaServer, partitions: int = 1):
+    def __init__(self, kafka, partitions=1):
         self.name = f"read-back-{next(_unique)}"
         self.bootstrap = kafka.bootstrap
         self.cluster = cluster_of("local", bootstrap=kafka.bootstrap)
         ClusterClient(self.cluster).create_topics({self.name: partitions}, replication_factor=1)
         self.reader = ReadBack(self.cluster)
 
-    def producer(self, transactional_id: str | None = None) -> Producer:
+    def producer(self, transactional_id=None):
         transactional = (
             {"transactional.id": f"{self.name}-{transactional_id}"} if transactional_id else {}
         )
@@ -56,26 +46,16 @@ class Topic:
             made.begin_transaction()
         return made
 
-    def write(
-        self,
-        *values: bytes | None,
-        partition: int = 0,
-        headers: list[tuple[str, bytes]] | None = None,
-    ):
+    def write(self, *values, partition=0, headers=None):
         producer = self.producer()
         for value in values:
             producer.produce(self.name, value, partition=partition, headers=headers)
         assert producer.flush(20) == 0
 
-    def ends(self) -> list[int]:
+    def ends(self):
         return self.reader.ends(lambda name: name == self.name)[self.name]
 
-    def read(
-        self,
-        taker: Taker = take_records,
-        starts: list[int] | None = None,
-        patience_seconds: float = 20,
-    ) -> list[SpanSums]:
+    def read(self, taker=take_records, starts=None, patience_seconds=20):
         spans = {
             (self.name, n): OffsetRange(starts[n] if starts else 0, end)
             for n, end in enumerate(self.ends())

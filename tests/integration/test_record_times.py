@@ -1,11 +1,8 @@
 """Times and keys that a topic does not take, on a real broker: what becomes of such a record, and
 what is said of it before anything is sent."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from shipper_tools.dev.console_consumer import read_records
@@ -24,14 +21,7 @@ DAY_MS = 86_400_000
 TIME = "timestamp_millis(try_cast(split_part(value, ' ', 1) as bigint))"
 
 
-def timed(
-    tmp_path: Path,
-    bootstrap: str,
-    records: dict[str, str] | None = None,
-    *,
-    q: bool = True,
-    **settings: str,
-) -> World:
+def timed(tmp_path, bootstrap, records=None, *, q=True, **settings):
     """A pipeline whose lines begin with their time in milliseconds, and a topic with
     ``settings``."""
     world = World(tmp_path, bootstrap, topics={"-q": 1})
@@ -43,7 +33,7 @@ def timed(
     return world
 
 
-def line(ago_ms: float, text: str) -> bytes:
+def line(ago_ms, text):
     return b"%d %s" % (time.time() * 1000 - ago_ms, text.encode())
 
 
@@ -52,7 +42,7 @@ def ledger(kafka):
     return Ledger(kafka)
 
 
-def reasons(world: World) -> Counter[tuple[bytes, str]]:
+def reasons(world):
     """(last word of a value in quarantine, why)."""
     found = read_records(world.bootstrap, world.topic("-q"))
     return Counter(

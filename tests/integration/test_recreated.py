@@ -1,11 +1,8 @@
 """A topic that is deleted and created again, and records that expire, through the commands that
 users have."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -27,7 +24,7 @@ def world(tmp_path, kafka):
     return World(tmp_path, kafka.bootstrap, topics={"": 2, "-b": 2})
 
 
-def verify(world: World) -> tuple[int, list[dict[str, Any]]]:
+def verify(world):
     done = world.shipper("ledger", "verify", world.name, "--json")
     return done.returncode, json.loads(done.stdout)["local"]["findings"]
 
@@ -37,14 +34,7 @@ def test_verify_tells_gone_chunks_from_those_that_were_sent_again(world):
     ledger.create()
     present = world.client.present_ids([world.topic()])[world.topic()]
 
-    def chunk(
-        path,
-        topic,
-        topic_id,
-        first=0,
-        last=10,
-        generation=0,
-    ):
+    def chunk(path, topic, topic_id, first=0, last=10, generation=0):
         value = replace(
             VALUE,
             last=last,

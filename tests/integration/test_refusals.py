@@ -1,10 +1,6 @@
 """For what a plan refuses a cluster, by code: neither more nor less than this list. `shipper
 doctor` finds the same."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from shipper.driver.checks.catalogue import CheckTarget, examine
@@ -16,7 +12,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 TIMED = {"records": {"timestamp": "now()"}}
 #: Case → changes of the pipeline, of the cluster, and of the topic's settings; code.
-CASES: dict[str, tuple[dict[str, Any], str, dict[str, str], str]] = {
+CASES = {
     "nothing": ({}, "", {}, ""),
     "the topic is missing": ({"topic": "nowhere"}, "", {}, "SHIP-403"),
     "the quarantine is missing": ({"quarantine": {"topic": "nowhere"}}, "", {}, "SHIP-403"),

@@ -1,7 +1,5 @@
 """`shipper replay`: what was shipped is shipped again by intent, exactly once per replay."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import signal
@@ -25,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 _START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 
 
-def line(second: int) -> bytes:
+def line(second):
     return f"{_START + dt.timedelta(seconds=second):%Y-%m-%dT%H:%M:%SZ} line {second}".encode()
 
 
@@ -49,13 +47,12 @@ def _spec(**records):
     }
 
 
-def again(world: World, *arguments: str, code: int = 0) -> tuple[dict, str]:
+def again(world, *arguments, code=0):
     done = world.shipper("replay", world.name, "--json", *arguments)
     assert done.returncode == code, done.stderr[-4000:]
     if code:
         return {}, " ".join(done.stderr.split())
     report = RunReport.model_validate_json(done.stdout)
-    assert report.asked.replay is not None
     return account_of(report), report.asked.replay.id
 
 
@@ -90,7 +87,6 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     account, same = again(world, "--id", id, "--rate", "9MB/s")
     assert (same, account["delivered"], account["before"]) == (id, 0, 600)
     kept = find_replay(str(world.root / "runs"), world.name, id)
-    assert kept is not None
     assert kept.rate_limit == 9_000_000, (
         "the rate may change from one try to the next: it decides nothing of what is sent"
     )
@@ -114,7 +110,6 @@ def test_files_to_the_same_topics_only_when_somebody_says_yes(world):
     uri, key = str(world.root / "runs"), f"{world.name}.replay.{id}"
     [window] = window_names(uri, key)
     state = window_state(window, read_records(uri, key, window.start))
-    assert state is not None
     assert state.state == SHIPPED
     found = world.read()
     assert [found[line(n)] for n in range(4)] == [1, 2, 1, 2]

@@ -1,8 +1,6 @@
 """Logs in S3: a real S3 server that checks signatures, S3A with the jars that come by themselves,
 and what may go wrong in between."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import http.client
@@ -18,7 +16,6 @@ from typing import Any
 import pytest
 from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
-from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.spark import SparkServer
 
 from tests.waiting import slowness
@@ -58,12 +55,10 @@ class Bucket:
         self.write_pipeline()
 
     @property
-    def client(self) -> S3Client:
+    def client(self):
         return self.server.client
 
-    def write_pipeline(
-        self, *, s3: dict[str, Any] | None = None, bucket: str | None = None, **source
-    ):
+    def write_pipeline(self, *, s3=None, bucket=None, **source):
         """``s3``, ``source``: in place of single keys; None removes one."""
         keys = {"access_key": ACCESS_KEY, "secret_key": f"${{file:{self.secret}}}"}
         reached = {"endpoint": self.server.endpoint, "path_style": True, **keys, **(s3 or {})}
@@ -73,10 +68,10 @@ class Bucket:
             source={"path": path, "settle": "0s", "s3": reached, **source}, runner=self.runner
         )
 
-    def put(self, name: str, content: bytes):
+    def put(self, name, content):
         self.client.put(self.name, f"logs/{name}", content)
 
-    def overwrite_at_once(self, name: str, content: bytes):
+    def overwrite_at_once(self, name, content):
         """As many other bytes, and the same moment: the server takes it from the file in which it
         keeps the object."""
         file = self.server.directory / "data" / self.name / "logs" / name
@@ -91,7 +86,7 @@ def bucket(tmp_path, kafka, s3):
     return Bucket(World(tmp_path / "world", kafka.bootstrap), s3)
 
 
-def lines(count: int, word: str = "line") -> bytes:
+def lines(count, word="line"):
     return b"".join(b"%s %d\r\n" % (word.encode(), number) for number in range(count))
 
 
@@ -213,7 +208,7 @@ class SlowDown:
     """A proxy in front of a server that answers each ``every``th request with 503, and others with
     a delay. (S3 says so to whoever asks too much.)"""
 
-    def __init__(self, server: S3Server, every: int):
+    def __init__(self, server, every):
         self.refused = self.asked = 0
         outer = self
 
@@ -245,7 +240,7 @@ class SlowDown:
 
             do_HEAD = do_GET  # noqa: N815 - the server's name for it
 
-            def _answer(self, status: int, headers: dict[str, str], body: bytes):
+            def _answer(self, status, headers, body):
                 self.send_response_only(status)
                 headers = {
                     name: value
@@ -258,14 +253,14 @@ class SlowDown:
                 if self.command != "HEAD":
                     self.wfile.write(body)
 
-            def log_message(self, format: str, *args):
+            def log_message(self, format, *args):
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    def __enter__(self) -> SlowDown:
+    def __enter__(self):
         self._thread.start()
         return self
 
@@ -299,9 +294,7 @@ def test_a_public_bucket_needs_no_credentials(tmp_path, kafka):
 
 
 @pytest.mark.long
-def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(
-    bucket,
-):
+def test_a_plan_of_many_folders_asks_for_keys_not_for_folders_and_holds_their_etags(bucket):
     for number in range(1, 21):
         bucket.client.put(bucket.name, f"logs/{number}/deep/a.log", lines(number))
     for hidden in (

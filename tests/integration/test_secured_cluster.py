@@ -1,15 +1,12 @@
 """A cluster that wants TLS and a password, as every production cluster does; and where its secrets
 show: nowhere."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,7 +40,7 @@ class Watched:
     """A run whose temporary files lie in a folder of the test's, with canaries in its
     environment."""
 
-    def __init__(self, world: World):
+    def __init__(self, world):
         self.world = world
         self.temporary = world.root / "temporary"
         self.temporary.mkdir(exist_ok=True)
@@ -57,7 +54,7 @@ class Watched:
         }
         self.environment = {**os.environ, **places, "WRONG_PASSWORD": WRONG, "SHIPPER_LOG": "info"}
 
-    def write_cluster(self, name: str, bootstrap: str, **properties):
+    def write_cluster(self, name, bootstrap, **properties):
         text = json.dumps(
             {
                 "cluster": name,
@@ -68,13 +65,13 @@ class Watched:
         )
         (self.world.root / "config" / "clusters" / f"{name}.yaml").write_text(text)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments):
         command = self.world.command("run", self.world.name, "--window", WINDOW, *arguments)
         return subprocess.Popen(
             command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
 
-    def processes(self) -> list[int]:
+    def processes(self):
         """Of this run: those that have its folder in their environment."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
@@ -83,7 +80,7 @@ class Watched:
                     found.append(int(path.parent.name))
         return found
 
-    def files_with_canaries(self) -> list[str]:
+    def files_with_canaries(self):
         """All but the one that is meant to hold one."""
         files = (
             path for path in self.world.root.rglob("*") if path.is_file() and path != self.secret
@@ -146,9 +143,7 @@ def test_one_cluster_ships_while_others_name_what_is_wrong_and_no_secret_shows(w
 
 
 @pytest.mark.long
-def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
-    secured,
-):
+def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(secured):
     """librdkafka tells the error callback alone; the calls time out."""
     properties = secured.properties("shipper", WRONG)
     cluster = Cluster.model_validate(
@@ -158,7 +153,7 @@ def test_every_question_that_a_wrong_password_leaves_without_an_answer_says_so(
     def client():
         return ClusterClient(cluster, 2)
 
-    questions: dict[str, Callable[[], object]] = {
+    questions = {
         "topics": lambda: client().topics(),
         "facts": lambda: client().facts(["t"]),
         "rtt": lambda: client().rtt_seconds("t"),

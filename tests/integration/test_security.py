@@ -2,8 +2,6 @@
 refused, before a ship and in the middle of one. One broker with five listeners and ACLs; only what
 the tests grant is allowed."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import json
@@ -11,11 +9,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from shipper_tools.dev.secured_kafka import SecuredKafka
 
 from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
@@ -36,9 +31,8 @@ from .world import World, lines_of
 pytestmark = [pytest.mark.kafka]
 
 PASSWORD, SECRET = "of-the-test", "of-the-client"
-Settings = dict[str, str]
 #: Name → (listener, properties).
-WAYS: dict[str, Callable[[SecuredKafka], tuple[str, Settings]]] = {
+WAYS = {
     "TLS": lambda kafka: ("TLS", kafka.tls),
     "mutual TLS": lambda kafka: ("MUTUAL", {**kafka.tls, **kafka.client_certificate("shipper")}),
     "mutual TLS, PKCS#12": lambda kafka: (
@@ -56,7 +50,7 @@ WAYS: dict[str, Callable[[SecuredKafka], tuple[str, Settings]]] = {
 _unique = itertools.count(1)
 
 
-def cluster_of(kafka: SecuredKafka, listener: str, properties: Settings) -> Cluster:
+def cluster_of(kafka, listener, properties):
     return Cluster.model_validate(
         {"cluster": "far", "bootstrap": kafka.at(listener), "properties": properties}
     )
@@ -94,7 +88,7 @@ def test_records_and_ledger_travel_by_every_way_in(secured, way):
 # What is refused before a ship.
 
 
-def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
+def refusal_of(kafka, listener, properties):
     began = time.monotonic()
     with pytest.raises(ClusterRefuses) as caught:
         ClusterClient(cluster_of(kafka, listener, properties)).topics()
@@ -105,9 +99,7 @@ def refusal_of(kafka: SecuredKafka, listener: str, properties: Settings) -> str:
 
 
 @pytest.mark.long
-def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(
-    secured,
-):
+def test_a_client_that_the_issuer_does_not_know_is_refused_and_the_settings_named(secured):
     said = refusal_of(
         secured, "SECURE", secured.properties("shipper", "a-wrong-one", "OAUTHBEARER")
     )
@@ -122,7 +114,7 @@ class SecuredWorld(World):
     """Its pipeline ships to `far`, which is the secured broker, and reads back; and to `local`,
     another broker, before that if asked to."""
 
-    def set_up(self, kafka: SecuredKafka, way: str = "SCRAM-SHA-512", **changes):
+    def set_up(self, kafka, way="SCRAM-SHA-512", **changes):
         listener, properties = WAYS[way](kafka)
         spec = {
             "cluster": "far",
@@ -141,10 +133,10 @@ class SecuredWorld(World):
         )
 
     @property
-    def rights(self) -> list[Right]:
+    def rights(self):
         return rights(self.pipeline, load_cluster(self.root / "config", "far"))
 
-    def there(self, kafka: SecuredKafka) -> Counter[bytes]:
+    def there(self, kafka):
         found = (
             read_committed(kafka.address, self.topic(), number) for number in range(self.topics[""])
         )
@@ -224,7 +216,7 @@ def test_a_right_that_is_revoked_in_the_middle_ends_the_ship_in_half_a_minute_an
     topic, ledger, _, ids = world.rights
     taken = {"the topic": topic, "the ledger": ledger, "the transactional ids": ids}[what]
     taken = Right(taken.resource, taken.name, ("Write",), taken.prefixed)
-    ended: list[Any] = []
+    ended = []
     run = threading.Thread(
         target=lambda: ended.append(
             world.shipper("run", world.name, "--window", "2026-11-01/2026-11-02")

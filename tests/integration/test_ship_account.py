@@ -1,28 +1,19 @@
 """What a ship says it did, when something goes wrong after its files were read. The ship step, the
 sink's writer and the broker are real; Spark is not there (tests/chaos/ship_numbered)."""
 
-from __future__ import annotations
-
 import itertools
 import os
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 from shipper_tools.dev.console_consumer import read_records, read_topic
-from shipper_tools.dev.kafka import KafkaServer
 
 from shipper.driver import ship as ship_step
 from shipper.errors import ClusterError, Superseded
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog
-from shipper.report.results import ShipResult
-from shipper.worker.order import ShipOrder
-from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskAttempt
 from tests.chaos import ship_numbered
 from tests.chaos.numbered import Numbered, identity_of
@@ -38,9 +29,7 @@ class Ship:
     """Ships numbered records in this process, from one task. Its second topic is deleted when a
     ship begins, and made anew when all records are read: by then the parking has overflowed."""
 
-    def __init__(
-        self, kafka: KafkaServer, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def __init__(self, kafka, name, folder, monkeypatch):
         self.topics = f"{name}.early", f"{name}.late"
         self.numbered = Numbered(
             name,
@@ -60,7 +49,7 @@ class Ship:
         self.scans = 0
         made = ship_numbered.batches
 
-        def batches(numbered: Numbered, order: ShipOrder, task: int) -> Iterator[pa.RecordBatch]:
+        def batches(numbered, order, task):
             yield from made(numbered, order, task)
             self.client.create_topics(
                 {self.topics[1]: 2}, replication_factor=1
@@ -68,12 +57,10 @@ class Ship:
 
         monkeypatch.setattr(ship_numbered, "batches", batches)
 
-    def run(self, **changes) -> ShipResult:
+    def run(self, **changes):
         return ship_numbered.ship(replace(self.numbered, **changes), self._tasks)
 
-    def _tasks(
-        self, numbered: Numbered, order: ShipOrder, cluster, cancelled: threading.Event
-    ) -> tuple[list[Receipt], None]:
+    def _tasks(self, numbered, order, cluster, cancelled):
         self.scans += 1
         if (
             len(order.topics) == 2
@@ -84,7 +71,7 @@ class Ship:
             wait_until(lambda: self.topics[1] not in self.client.topics())
         return [ship_numbered.write(numbered, order, cluster, 0, 0)], None
 
-    def there(self) -> list[int]:
+    def there(self):
         return [len(read_topic(self.bootstrap, topic)) for topic in self.topics]
 
 
@@ -105,8 +92,8 @@ def test_a_reship_under_another_transform_goes_on_in_its_second_scan(ship):
 def test_a_slow_attempt_of_the_first_pass_is_superseded_by_the_second(ship, monkeypatch):
     """Spark took it for dead. It would be its task's latest attempt, and send what another task of
     the second pass has in flight (found by model/attempts.pml: SCAN_WITHOUT_GENERATION)."""
-    orders: list[ShipOrder] = []
-    verdicts: list[str] = []
+    orders = []
+    verdicts = []
     made = ship._tasks
 
     def tasks(numbered, order, cluster, cancelled):
@@ -230,7 +217,7 @@ def test_many_small_files_that_keep_their_order_do_not_pile_up_in_memory(
     )
     assert (result.error, result.delivered) == (None, files * records)
     assert most[0] - before < 14_000_000
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    found = {}
     for record in read_records(kafka.bootstrap, name):
         path, _, ordinal = identity_of(record.value or b"")
         found.setdefault((path, record.partition), []).append((record.offset, ordinal))

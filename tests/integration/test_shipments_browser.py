@@ -1,24 +1,14 @@
 """The Shipments page, and the report of a run, in a real browser: by mouse, by keyboard, on a
 phone, in the dark."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from shipper.report.page import render
 from tests.browser import CHROMIUM
 from tests.samples import reports
-from tests.samples.shipments import (
-    World,
-    fill,
-    seconds,
-    serving,
-    under_way,
-)
+from tests.samples.shipments import World, fill, seconds, serving, under_way
 from tests.waiting import wait_until
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -53,7 +43,7 @@ def page(browser, url):
     yield from opened(browser, f"{url}?{DAY}")
 
 
-def opened(browser, url: str, **options) -> Iterator[Any]:
+def opened(browser, url, **options):
     """A page of which no script failed, and that loaded nothing from elsewhere and nothing that its
     policy forbids."""
     context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
@@ -75,24 +65,24 @@ def opened(browser, url: str, **options) -> Iterator[Any]:
     assert problems == []
 
 
-def wait_for(page, what: str):
+def wait_for(page, what):
     """Until the expression is true. Asked from here: what polls inside the page needs `eval`, which
     the page's policy forbids."""
     wait_until(lambda: page.evaluate(what), 60)
 
 
-def names(page) -> list[str]:
-    found: list[str] = page.evaluate(
+def names(page):
+    found = page.evaluate(
         "[...document.querySelectorAll('#rows tr')].map(row => row.dataset.pipeline)"
     )
     return found
 
 
-def strip(page, pipeline: str):
+def strip(page, pipeline):
     return page.locator(f'tr[data-pipeline="{pipeline}"] .strip')
 
 
-def drawn(page, pipeline: str) -> set[str]:
+def drawn(page, pipeline):
     """The states of the windows that a row is drawn with."""
     lines = strip(page, pipeline).locator("path").all()
     return {line.get_attribute("class") for line in lines if line.bounding_box()["width"] > 0}
@@ -113,7 +103,7 @@ def test_each_row_says_in_words_and_shows_in_colours_what_became_of_its_windows(
     assert "none" not in colours
 
 
-def counts(page) -> list[str]:
+def counts(page):
     """The line of counts at the top, from left to right."""
     return [" ".join(one.inner_text().split()) for one in page.locator("#counts a").all()]
 
@@ -335,10 +325,10 @@ def test_a_screen_reader_finds_a_table_with_names(page):
     assert unnamed == 0
 
 
-def contrast(page, foreground: str, background: str) -> float:
+def contrast(page, foreground, background):
     """As WCAG counts it, between two custom properties."""
 
-    def luminance(name: str) -> float:
+    def luminance(name):
         text = page.evaluate(
             f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
         )

@@ -1,11 +1,8 @@
 """What comes back from a ship's Spark job, with Spark's own workers; what they do there is
 shipping's business, and tested elsewhere."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -19,7 +16,7 @@ pytestmark = [pytest.mark.spark]
 
 @pytest.fixture(scope="module")
 def spark():
-    source: Any = {"path": "/logs/"}
+    source = {"path": "/logs/"}
     found = session(
         pipeline_of(pipeline="sink", source=source, runner={"driver_memory": "1g", "cores": 2})
     )

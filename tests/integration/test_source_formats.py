@@ -1,8 +1,6 @@
 """Files of every format through the commands that users have, from the file to what an independent
 reader finds in the topic."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io
@@ -12,7 +10,6 @@ import shutil
 import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as orc
@@ -34,29 +31,29 @@ def world(tmp_path, kafka):
     return World(tmp_path, kafka.bootstrap, topics={"": 3, ".q": 1, ".odd": 1})
 
 
-def source(format: str, **more) -> dict[str, Any]:
+def source(format, **more):
     return {"path": "logs", "settle": "0s", "format": format, **more}
 
 
-def numbered(first: int, end: int) -> pa.Table:
+def numbered(first, end):
     """Of about 500 bytes a row that do not compress, so that a few thousand are many splits."""
     return pa.table(
         {"n": list(range(first, end)), "text": [os.urandom(250).hex() for _ in range(first, end)]}
     )
 
 
-def objects(table: pa.Table) -> Counter[bytes]:
+def objects(table):
     return Counter(json.dumps(row, separators=(",", ":")).encode() for row in table.to_pylist())
 
 
-def write_parquet(world: World, name: str, table: pa.Table, **more) -> Path:
+def write_parquet(world, name, table, **more):
     path = world.write_log(name, b"")
     pq.write_table(table, path, **more)
     world.write_log(name, path.read_bytes())  # with its age
     return path
 
 
-def flip(path: Path, at: int):
+def flip(path, at):
     """Another byte, the same size and time: for shipper the same file."""
     status, content = path.stat(), bytearray(path.read_bytes())
     content[at] ^= 0xFF

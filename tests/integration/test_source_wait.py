@@ -1,10 +1,7 @@
 """A source that is away for a while costs no file and no run, and what is wrong with it is told as
 what it is."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -14,7 +11,7 @@ from tests import warm
 from tests.doubles.object_store import S3Double
 from tests.integration.hdfs_world import hdfs_files, runner
 
-from .world import World, lines_of
+from .world import lines_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -33,14 +30,14 @@ def store():
 
 
 @contextmanager
-def back_after(seconds: float, start) -> Iterator[None]:
+def back_after(seconds, start):
     timer = threading.Timer(seconds, start)
     timer.start()
     yield
     timer.join()
 
 
-def write_pipeline(world: World, store: S3Double, **source):
+def write_pipeline(world, store, **source):
     s3 = {"endpoint": store.endpoint, "path_style": True, "credentials": "anonymous"}
     world.write_pipeline(
         source={"path": f"s3a://b-{world.name}/logs/", "settle": "0s", "s3": s3, **source},
@@ -48,15 +45,15 @@ def write_pipeline(world: World, store: S3Double, **source):
     )
 
 
-def put(world: World, store: S3Double, name: str, content: bytes, **more):
+def put(world, store, name, content, **more):
     store.put(f"b-{world.name}", f"logs/{name}", content, **more)
 
 
-def numbered(name: str, count: int) -> bytes:
+def numbered(name, count):
     return b"".join(b"%s %d %s\n" % (name.encode(), n, b"x" * (n % 90)) for n in range(count))
 
 
-def ships(world: World):
+def ships(world):
     done = warm.run(world._steps("r1", "gate_source", "ship:local"))
     assert done.returncode == 0, done.stderr[-4000:]
 

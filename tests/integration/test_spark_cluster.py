@@ -1,8 +1,6 @@
 """A standalone Spark of a master and two workers: what is lost there in the middle of a ship is
 neither lost nor doubled on the target."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json
@@ -14,10 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -51,7 +46,7 @@ _LOST_AFTER = {"spark.network.timeout": "6s", "spark.network.timeoutInterval": "
 class SparkServer(RealSpark):
     """A Spark whose executors can be hurt."""
 
-    def executors(self, worker: int) -> list[ProcessId]:
+    def executors(self, worker):
         """Return the Java processes of jobs on a worker."""
         found = []
         for child in psutil.Process(self.worker(worker).id.pid).children():
@@ -62,7 +57,7 @@ class SparkServer(RealSpark):
                     found.append(ProcessId.of(child.pid))
         return found
 
-    def kill_executor(self, worker: int) -> int:
+    def kill_executor(self, worker):
         """Kill a worker's executors, and return how many there were. The master has it start
         others; their Python processes see that they are gone."""
         found = self.executors(worker)
@@ -71,10 +66,10 @@ class SparkServer(RealSpark):
         return len(found)
 
     @contextlib.contextmanager
-    def executors_paused(self, worker: int) -> Iterator[list[ProcessId]]:
+    def executors_paused(self, worker):
         """Stop a worker's executors and their Python processes for the ``with`` block; they hold
         all their connections."""
-        held: list[ProcessId] = []
+        held = []
         for executor in self.executors(worker):
             below = psutil.Process(executor.pid).children(recursive=True)
             held += [executor, *(ProcessId.of(child.pid) for child in below)]
@@ -96,7 +91,7 @@ def spark(tmp_path_factory):
 class ClusterRun:
     """``shipper run`` on the Spark cluster, in processes of its own."""
 
-    def __init__(self, world: World, **environment: str):
+    def __init__(self, world, **environment):
         self.world = world
         command = world.command("run", world.name, "--window", WINDOW, "--json")
         self.process = subprocess.Popen(
@@ -108,16 +103,16 @@ class ClusterRun:
             start_new_session=True,
         )
 
-    def ships(self, records: int):
+    def ships(self, records):
         """Until so many are in the topic, committed or not. Fails the test if the run ends before
         that."""
         self.until(lambda: sent(self.world) >= records)
 
-    def until(self, holds: Callable[[], bool]):
+    def until(self, holds):
         wait_until(lambda: self.process.poll() is not None or holds())
         assert self.process.poll() is None, self.process.communicate()
 
-    def account(self) -> dict[str, Any]:
+    def account(self):
         """When it has ended; fails the test if it failed."""
         out, err = self.process.communicate()
         assert self.process.returncode == 0, err[-6000:]
@@ -134,7 +129,7 @@ class ClusterRun:
 
 
 @contextlib.contextmanager
-def running(world: World, **environment: str) -> Iterator[ClusterRun]:
+def running(world, **environment):
     run = ClusterRun(world, **environment)
     try:
         yield run
@@ -143,20 +138,13 @@ def running(world: World, **environment: str) -> Iterator[ClusterRun]:
             run.kill()
 
 
-def sent(world: World) -> int:
+def sent(world):
     """By the ends of the topic, which also count what is aborted later. Waits for no
     transaction."""
     return sum(world.client.end_offset(world.topic(), partition) for partition in range(3))
 
 
-def on_cluster(
-    world: World,
-    spark: SparkServer,
-    conf: dict[str, str] | None = None,
-    *,
-    rate: str | None = "200kB/s",
-    **runner,
-):
+def on_cluster(world, spark, conf=None, *, rate="200kB/s", **runner):
     """So slow that something can happen in the middle."""
     runner = {
         "kind": "standalone",
@@ -167,17 +155,17 @@ def on_cluster(
     small_steps(world, runner=runner, delivery={"rate_limit": rate} if rate else {})
 
 
-def executors(spark: SparkServer) -> Callable[[], bool]:
+def executors(spark):
     return lambda: bool(spark.executors(0)) and bool(spark.executors(1))
 
 
-def assert_exact(world: World, account: dict[str, Any], expected: Counter[bytes]):
+def assert_exact(world, account, expected):
     assert account["delivered"] + account["before"] == expected.total()
     assert world.read() == expected
     assert world.ledger_count() == expected.total()
 
 
-def heartbeats_that_failed(spark: SparkServer) -> list[str]:
+def heartbeats_that_failed(spark):
     """What executors say of an answer of the driver's that did not come: after 60 of them an
     executor gives up. Nobody answers one that is sent while the application ends."""
     logs = [
@@ -246,7 +234,7 @@ def test_secrets_reach_tasks_and_lie_nowhere_on_the_workers(tmp_path, spark, tmp
         }
         (world.root / "config" / "clusters" / "local.yaml").write_text(json.dumps(cluster))
         expected = numbered_lines(world, files=4, lines=60_000)
-        seen: list[str] = []
+        seen = []
         with running(world, CLUSTER_PASSWORD=canary) as run:
             run.ships(1)
             run.until(executors(spark))
@@ -273,7 +261,7 @@ _BARE = {
 }
 
 
-def _packed(folder: Path) -> Path:
+def _packed(folder):
     """Make an archive by the commands of docs/how-to/pack-an-environment.md.
 
     The packages come before the page's `pip install`, from uv's cache, where `make setup` put
@@ -297,7 +285,7 @@ def _packed(folder: Path) -> Path:
     return folder / "tasks.tar.gz"
 
 
-def _python_below(spark: SparkServer) -> list[tuple[str, list[str]]]:
+def _python_below(spark):
     """Of each Python process of the executors that has begun to work: its program, and the files
     of packages that it has mapped."""
     found = []
@@ -325,7 +313,7 @@ def test_an_archive_brings_tasks_shipper_wherever_executors_are(tmp_path, kafka)
         with running(world) as run:
             run.ships(1)
             run.until(executors(spark))
-            found: list[tuple[str, list[str]]] = []
+            found = []
             run.until(lambda: bool(found.extend(_python_below(spark)) or found))
             account = run.account()
         assert_exact(world, account, expected)
@@ -334,7 +322,7 @@ def test_an_archive_brings_tasks_shipper_wherever_executors_are(tmp_path, kafka)
             assert not [path for path in packages if not path.startswith(str(spark.directory))]
 
 
-def findings(world: World) -> dict[str, tuple[str, str, str]]:
+def findings(world):
     """Return what ``shipper doctor`` says of each check: status, what it found, and what to do."""
     done = world.shipper("doctor", world.name, "--limit", "240", "--json")
     return {
@@ -411,6 +399,6 @@ def test_a_master_that_is_not_there_and_an_archive_that_is_not_are_named_at_once
     world.fails(code=1, says="forgotten.tar.gz does not exist.*pack-an-environment")
 
 
-def _path_with_java() -> str:
+def _path_with_java():
     java = shutil.which("java")
     return os.pathsep.join([os.defpath, *([str(Path(java).parent)] if java else [])])

@@ -1,8 +1,6 @@
 """A run that is stopped stops: nothing ships on, the lease is free, and its last lines say what is
 in the ledger."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -11,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,7 +30,7 @@ _ENDS_WITHIN_SECONDS = 60
 class SlowRun:
     """`shipper run` in the middle of a ship that would take minutes."""
 
-    def __init__(self, world: World, command: Sequence[str] = ()):
+    def __init__(self, world, command=()):
         self.world = world
         # A shell starts what it runs in the background with SIGINT ignored, and processes pass that
         # on.
@@ -51,10 +48,10 @@ class SlowRun:
         assert self.process.poll() is None, self.said()
         self.session = self.driver()
 
-    def said(self) -> str:
+    def said(self):
         return Path(self._log.name).read_text()
 
-    def driver(self) -> int:
+    def driver(self):
         """The Spark side's Python: the one child of the command; it has a session of its own."""
         children = (
             Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
@@ -62,7 +59,7 @@ class SlowRun:
         [driver] = [int(pid) for pid in children if os.getsid(int(pid)) == int(pid)]
         return driver
 
-    def alive(self) -> list[str]:
+    def alive(self):
         """What still runs in the driver's session: itself, the JVM, Spark's Python."""
         found = []
         for entry in Path("/proc").iterdir():
@@ -92,7 +89,7 @@ def world(tmp_path, kafka):
     return world
 
 
-def slow(world: World, **delivery):
+def slow(world, **delivery):
     settings = {
         "chunk_size": "200kB",
         "lanes": 2,
@@ -107,12 +104,12 @@ def slow(world: World, **delivery):
     )
 
 
-def lease_is_free(world: World) -> bool:
+def lease_is_free(world):
     """Whether nobody claims it: a lease that is held by the dead would be there until it lapses."""
     return not LedgerLog(world.client, world.cluster, world.name).look(CONTROL_NOW).claims()
 
 
-def stop(world: World, signum: signal.Signals):
+def stop(world, signum):
     run = SlowRun(world)
     run.process.send_signal(signum)
     code = run.process.wait(_ENDS_WITHIN_SECONDS * slowness())
@@ -136,7 +133,7 @@ def stop(world: World, signum: signal.Signals):
     assert world.ledger_count() == there
 
 
-def everything_goes_on(world: World):
+def everything_goes_on(world):
     """At once, without waiting for anybody's lease, and each record once."""
     slow(world, rate_limit="100MB/s")
     world.run()
@@ -173,16 +170,8 @@ sys.exit(Child(Job(pipeline, Path(config), window, "run-1", tuple(steps))).run(l
 """  # noqa: E501
 
 
-def task(world: World, *steps: str) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        _TASK,
-        str(world.root / "config"),
-        world.name,
-        WINDOW,
-        *steps,
-    ]
+def task(world, *steps):
+    return [sys.executable, "-c", _TASK, str(world.root / "config"), world.name, WINDOW, *steps]
 
 
 @pytest.mark.long

@@ -1,8 +1,6 @@
 """Clusters whose data topics take no transactions, whose brokers take no idempotent producer, or
 make no compacted topics: a proxy answers as they do, and the ledger is a classic topic beside."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -10,14 +8,13 @@ import struct
 import subprocess
 import time
 from collections import Counter
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from shipper_tools.dev.kafka import KafkaServer
 from shipper_tools.dev.ports import free_port
 
-from tests.doubles.broker_double import BrokerDouble, Request
+from tests.doubles.broker_double import BrokerDouble
 
 from .world import WINDOW, World, lines_of
 
@@ -34,10 +31,10 @@ class Vendor:
 
     def __init__(self):
         self.idempotence = True
-        self.refused: Counter[int] = Counter()
+        self.refused = Counter()
         """API key → requests that were refused."""
 
-    def __call__(self, request: Request) -> bytes | None:
+    def __call__(self, request):
         found = None
         if request.api_key == _INIT_PRODUCER_ID and not self.idempotence:
             found = struct.pack(">ihqh", 0, _UNSUPPORTED_VERSION, -1, -1)
@@ -51,7 +48,7 @@ class Vendor:
         self.refused[request.api_key] += found is not None
         return found
 
-    def _add_partitions(self, request: Request) -> bytes | None:
+    def _add_partitions(self, request):
         assert request.version < 3
         body = request.body
         at = _after_string(body, _after_string(body, 0)) + 10
@@ -70,24 +67,22 @@ class Vendor:
         return struct.pack(">ii", 0, count) + answers if refuses else None
 
 
-def _string(body: bytes, at: int) -> bytes:
+def _string(body, at):
     (size,) = struct.unpack_from(">h", body, at)
     return body[at + 2 : at + 2 + size]
 
 
-def _after_string(body: bytes, at: int) -> int:
+def _after_string(body, at):
     (size,) = struct.unpack_from(">h", body, at)
     return at + 2 + max(0, size)
 
 
-def _packed(text: bytes) -> bytes:
+def _packed(text):
     return struct.pack(">h", len(text)) + text
 
 
 @pytest.fixture(scope="module")
-def double(
-    tmp_path_factory,
-):
+def double(tmp_path_factory):
     vendor = Vendor()
     with (
         KafkaServer(tmp_path_factory.mktemp("vendor"), far_port=free_port()) as kafka,
@@ -112,7 +107,7 @@ def world(tmp_path, double):
     return found
 
 
-def write_cluster(world: World, kafka: KafkaServer, **changes):
+def write_cluster(world, kafka, **changes):
     spec = {
         "cluster": "local",
         "bootstrap": kafka.far_bootstrap,
@@ -122,13 +117,13 @@ def write_cluster(world: World, kafka: KafkaServer, **changes):
     (world.root / "config" / "clusters" / "local.yaml").write_text(json.dumps(spec))
 
 
-def write_pipeline(world: World, guarantee: str = "at_least_once", **delivery):
+def write_pipeline(world, guarantee="at_least_once", **delivery):
     gates = {"delivery": [{"check": "sum_closes"}, {"check": "read_back", "mode": "full"}]}
     own = {"guarantee": guarantee, "lease": "2s", "metadata_wait": "20s", **delivery}
     world.write_pipeline(gates=gates, delivery={"transaction_timeout": "20s", **own})
 
 
-def headed(world: World, kafka: KafkaServer) -> list[tuple[bytes, dict[str, bytes]]]:
+def headed(world, kafka):
     """(value, headers) of every record of the topic."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "x"})
     found = []
@@ -137,7 +132,6 @@ def headed(world: World, kafka: KafkaServer) -> list[tuple[bytes, dict[str, byte
         end = consumer.get_watermark_offsets(TopicPartition(world.topic(), number))[1]
         for _ in range(end):
             message = consumer.poll(20)
-            assert message is not None
             found.append((message.value() or b"", dict(message.headers() or ())))
     consumer.close()
     return found
@@ -199,7 +193,7 @@ def test_a_run_with_transactions_counts_what_a_killed_one_without_may_have_doubl
     assert twice <= ship.possible_duplicates
 
 
-def kill_a_run(world: World) -> bytes:
+def kill_a_run(world):
     """Kill a run when it has committed something; return what it shipped."""
     content = os.urandom(2_000_000).hex(" ", -60).replace(" ", "\n").encode()
     world.write_log("a.log", content)
@@ -249,7 +243,7 @@ def test_doctor_finds_out_what_brokers_cannot_do_and_names_the_settings(world, d
     )
 
 
-def doctor(world: World) -> dict[str, dict[str, Any]]:
+def doctor(world):
     """Check → its finding, of the cluster."""
     done = world.shipper("doctor", world.name, "--json")
     print(done.stdout, done.stderr)

@@ -1,10 +1,7 @@
 """Spark on a real YARN, from HDFS to Kafka: what is killed in the middle of a ship (an executor, a
 NodeManager, the application master) is neither lost nor doubled on the target."""
 
-from __future__ import annotations
-
 import sys
-from collections import Counter
 
 import psutil
 import pytest
@@ -13,17 +10,11 @@ from shipper_tools.dev.yarn import YarnServer
 
 from tests.waiting import wait_until
 
-from .hdfs_world import HdfsFiles
 from .test_kill import numbered_lines, small_steps
 from .test_spark_cluster import assert_exact, running, sent
 from .world import World
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.cold,
-    pytest.mark.long,
-]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.cold, pytest.mark.long]
 
 _MASTER, _EXECUTOR = "ExecutorLauncher", "YarnCoarseGrainedExecutorBackend"
 #: As the guide has it, and small.
@@ -60,13 +51,13 @@ def world(tmp_path, kafka, yarn, hdfs):
     return made
 
 
-def logs(world: World, hdfs: HdfsFiles) -> Counter[bytes]:
+def logs(world, hdfs):
     expected = numbered_lines(world, files=6, lines=40_000)
     hdfs.put(world.logs, f"/{world.name}")
     return expected
 
 
-def containers(yarn: YarnServer, what: str) -> list[psutil.Process]:
+def containers(yarn, what):
     """Return the Java processes of jobs, of both nodes; also those whose node was killed."""
     folder = str(yarn.directory)
     found = []
@@ -77,7 +68,7 @@ def containers(yarn: YarnServer, what: str) -> list[psutil.Process]:
     return found
 
 
-def kill_one(yarn: YarnServer, what: str):
+def kill_one(yarn, what):
     wait_until(lambda: containers(yarn, what))[0].kill()
 
 

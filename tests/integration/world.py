@@ -1,8 +1,6 @@
 """What an integration test works with: a config folder, log files and a real broker, through the
 commands that users have."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -110,7 +108,7 @@ class World:
     def write_pipeline(self, **changes):
         """The shortest pipeline that a test can use; JSON is YAML. ``changes`` replace whole
         top-level keys; None removes one."""
-        spec: dict[str, Any] = {
+        spec = {
             "pipeline": self.name,
             "source": {"path": "logs", "settle": "0s"},
             "topic": self.topic(),
@@ -147,10 +145,7 @@ class World:
         command starts."""
         if prefix:
             return subprocess.run(
-                [*prefix, *self.command(*arguments)],
-                capture_output=True,
-                text=True,
-                check=False,
+                [*prefix, *self.command(*arguments)], capture_output=True, text=True, check=False
             )
         return warm.run(["shipper", *arguments, "--config", str(self.root / "config")])
 
@@ -216,7 +211,7 @@ class World:
         assert done.returncode == 1, done.stderr[-4000:]
         return done.stderr
 
-    def _steps(self, run_id: str, *steps: str) -> list[str]:
+    def _steps(self, run_id, *steps):
         return [
             *("spark_jobs", "--config", str(self.root / "config"), "--pipeline", self.name),
             *("--window", WINDOW, "--run-id", run_id, *steps),
@@ -259,7 +254,7 @@ class World:
 def lines_of(*contents: bytes) -> Counter[bytes]:
     """The lines of files as shipper promises to ship them: cut at ``\\n`` alone, nothing else
     touched."""
-    found: Counter[bytes] = Counter()
+    found = Counter()
     for content in contents:
         parts = content.split(b"\n")
         found.update(parts if parts[-1] else parts[:-1])

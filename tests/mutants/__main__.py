@@ -1,8 +1,6 @@
 """``python -m tests.mutants [--short] [NAME …]``: remove each rule in turn, and show that its test
 fails."""
 
-from __future__ import annotations
-
 import argparse
 import queue
 import sys
@@ -14,7 +12,7 @@ from pathlib import Path
 
 from tests.mutants.design import ROOT
 from tests.mutants.table import MUTANTS
-from tests.mutants.trial import Mutant, MutantDrifted, Outcome, Result, TreeCopy
+from tests.mutants.trial import MutantDrifted, Outcome, TreeCopy
 
 _SIDE_BY_SIDE = 3
 
@@ -53,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if survived else 0
 
 
-def _try_all(mutants: Sequence[Mutant], folder: Path) -> int:
+def _try_all(mutants, folder):
     """Return how many mutants were not caught. Short ones run side by side, the others one after
     the other."""
     first = TreeCopy.of_checkout(ROOT, folder / "0")
     tests = sorted({mutant.test for mutant in mutants})
-    without_mutant: dict[str, Result] = {}
+    without_mutant = {}
     for short in (True, False):
         if group := [
             test
@@ -66,11 +64,11 @@ def _try_all(mutants: Sequence[Mutant], folder: Path) -> int:
             if any(mutant.test == test and mutant.is_short is short for mutant in mutants)
         ]:
             without_mutant |= first.run(group, is_first=True)
-    copies: queue.Queue[TreeCopy] = queue.Queue()
+    copies = queue.Queue()
     for copy in (first, *(first.again(folder / str(number)) for number in range(1, _SIDE_BY_SIDE))):
         copies.put(copy)
 
-    def attempt(mutant: Mutant) -> bool:
+    def attempt(mutant):
         before = without_mutant[mutant.test]
         if before.outcome is not Outcome.PASSED:
             return _told(
@@ -87,14 +85,14 @@ def _try_all(mutants: Sequence[Mutant], folder: Path) -> int:
         )
         return _told(mutant, after, said)
 
-    caught: list[bool] = []
+    caught = []
     for short, side_by_side in ((True, _SIDE_BY_SIDE), (False, 1)):
         with ThreadPoolExecutor(side_by_side) as pool:
             caught += pool.map(attempt, [mutant for mutant in mutants if mutant.is_short is short])
     return caught.count(False)
 
 
-def _told(mutant: Mutant, result: Result, said: str) -> bool:
+def _told(mutant, result, said):
     reason = f" ({result.reason[:100]})" if result.reason else ""
     print(
         f"{mutant.invariant} · {mutant.name} · {mutant.test} · {result.seconds:.1f} s · "

@@ -1,7 +1,5 @@
 """The table of invariants in docs/understand/design.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass
@@ -34,11 +32,11 @@ def invariants(text: str) -> list[Invariant]:
     return [Invariant(cells[0], _node_ids(cells[column])) for cells in map(_cells, lines[2:])]
 
 
-def _cells(row: str) -> list[str]:
+def _cells(row):
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def _node_ids(cell: str) -> tuple[str, ...]:
+def _node_ids(cell):
     return tuple(f"tests/{code}" for code in re.findall(r"`([^`]+)`", cell))
 
 
@@ -61,5 +59,5 @@ def is_defined(node_id: str, root: Path = ROOT) -> bool:
 
 
 @cache
-def _statements(path: Path) -> list[ast.stmt]:
+def _statements(path):
     return ast.parse(path.read_text()).body

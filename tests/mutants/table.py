@@ -1,7 +1,5 @@
 """The mutants: each removes one rule of DESIGN's table of invariants."""
 
-from __future__ import annotations
-
 from tests.mutants.trial import Mutant
 
 #: Beginning of an invariant → why no mutant removes the rule.

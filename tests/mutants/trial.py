@@ -106,7 +106,7 @@ class Result:
 class TreeCopy:
     """A copy of the tree, in which one mutant at a time is applied."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path):
         self.folder = folder
 
     @classmethod
@@ -193,7 +193,7 @@ class TreeCopy:
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
         return {test: _result(test, cases, said, seconds) for test in tests}
 
-    def _environment(self, *, compile_modules: bool = False) -> dict[str, str]:
+    def _environment(self, *, compile_modules=False):
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
         }
@@ -202,12 +202,12 @@ class TreeCopy:
         return inherited | compiled | {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
-def _date(path: Path, status: os.stat_result, later_seconds: int = 0) -> None:
+def _date(path, status, later_seconds=0):
     at = status.st_mtime_ns + later_seconds * 10**9
     os.utime(path, ns=(at, at))
 
 
-def _said(command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float) -> str:
+def _said(command, folder, environment, seconds):
     """Run ``command`` and return its output. Raises TimeoutExpired, with all of its
     processes gone."""
     with subprocess.Popen(
@@ -226,7 +226,7 @@ def _said(command: Sequence[str], folder: Path, environment: dict[str, str], sec
             raise
 
 
-def _result(test: str, cases: Sequence[ElementTree.Element], said: str, seconds: float) -> Result:
+def _result(test, cases, said, seconds):
     path, *names = test.partition("[")[0].removesuffix("/").split("::")
     module = ".".join([path.removesuffix(".py").replace("/", "."), *names[:-1]])
     own = [
@@ -255,5 +255,5 @@ def _result(test: str, cases: Sequence[ElementTree.Element], said: str, seconds:
     return Result(Outcome.SKIPPED if len(skips) == len(own) else Outcome.PASSED, "", seconds)
 
 
-def _first_line(mark: ElementTree.Element) -> str:
+def _first_line(mark):
     return (mark.get("message") or "").strip().partition("\n")[0]

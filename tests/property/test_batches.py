@@ -1,8 +1,6 @@
 """A transaction is cut into rounds: every record once, in order, and about one batch per partition
 at a time."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,11 +35,11 @@ def _most_bytes(chunk: Chunk, index: int) -> int:
 
 @given(st.lists(_chunk, max_size=8), st.integers(1, 2000))
 def test_every_record_once_in_order_and_one_batch_per_partition_at_a_time(chunks, batch_bytes):
-    sent: dict[int, int] = {}
-    order: dict[tuple[str, int | None], list[int]] = {}
+    sent = {}
+    order = {}
     for batch in batches(chunks, lambda _: batch_bytes):
         assert batch
-        room: dict[tuple[str, int | None], float] = {}
+        room = {}
         for chunk, first, end in batch:
             assert sent.get(id(chunk), 0) == first < end
             sent[id(chunk)] = end
@@ -77,7 +75,7 @@ def test_no_small_batch_is_left_for_the_end(records, batch_bytes):
 
 @given(st.lists(_chunk, max_size=5), st.integers(1, 300))
 def test_a_record_that_could_be_too_large_is_alone(chunks, limit):
-    sent: dict[int, int] = {}
+    sent = {}
     for [(chunk, first, end)] in isolating_batches(chunks, {"a": limit, "b": limit}):
         assert sent.get(id(chunk), 0) == first < end
         sent[id(chunk)] = end

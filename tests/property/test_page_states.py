@@ -1,8 +1,6 @@
 """Random histories of runs: the state that the Shipments page shows of each window is what the
 ledger's commits and the schedule say."""
 
-from __future__ import annotations
-
 import datetime as dt
 import tempfile
 from collections.abc import Sequence
@@ -161,7 +159,7 @@ class History:
         check = CheckResult(
             check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
         )
-        status: dict[str, Any] = {"status": "failed", "error": "3 files"} if closed else {}
+        status = {"status": "failed", "error": "3 files"} if closed else {}
         gate = GateResult(**common, step="gate_source", checks=[check], **status)
         self.wait(2)
         sent = [] if closed else lacking[: len(lacking) // 2] if ending == "ship fails" else lacking
@@ -264,7 +262,7 @@ class History:
     ) -> PlanResult:
         files = []
         for file in there:
-            about: dict[str, Any] = {
+            about = {
                 "path": file.name,
                 "size_bytes": 10,
                 "modified_ms": 0,
@@ -310,9 +308,7 @@ class History:
             for f in there
             if f.tick in own or f in sent
         ]
-        status: dict[str, Any] = (
-            {"status": "failed", "error": "it does not answer"} if failed else {}
-        )
+        status = {"status": "failed", "error": "it does not answer"} if failed else {}
         topics = [TopicAccount(topic="t", delivered=len(sent), before=len(files) - len(sent))]
         return ShipResult(
             **common | {"finished_at": self.now},
@@ -324,10 +320,7 @@ class History:
         )
 
     def gate(
-        self,
-        common: dict[str, Any],
-        plan: PlanResult,
-        seen: Sequence[int],
+        self, common: dict[str, Any], plan: PlanResult, seen: Sequence[int]
     ) -> DeliveryGateResult:
         """As the gate does it, with what the ledger says of the plan's files alone."""
         ticks = {
@@ -336,16 +329,11 @@ class History:
             or str(Window(plan.window_start, plan.window_end))
             for file in plan.files
         }
-        committed: dict[str, dt.datetime] = {}
+        committed = {}
         for file, moment in self.ledger.items():
             if tick := ticks.get(file.name):
                 committed[tick] = max(moment, committed.get(tick, moment))
-        found = coverage(
-            plan,
-            CLUSTER,
-            when_empty_fails=True,
-            committed=committed,
-        )
+        found = coverage(plan, CLUSTER, when_empty_fails=True, committed=committed)
         return DeliveryGateResult(
             **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
         )

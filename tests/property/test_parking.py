@@ -1,8 +1,6 @@
 """What waits, is let go or is dropped, in any order of events: nobody overtakes a chunk of the same
 sequence, and nothing vanishes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given, settings
@@ -14,7 +12,7 @@ from shipper.worker.parking import Parking, ParkingKey
 TOPICS, PARTITIONS, SEQUENCES = ("a", "b"), 3, 4
 
 
-def chunk(topic: str, sequence: int, number: int, size: int) -> Chunk:
+def chunk(topic, sequence, number, size):
     found = Chunk(
         topic,
         [b"x"],
@@ -49,9 +47,9 @@ def test_nothing_overtakes_and_nothing_vanishes(events):
     """The pool's rules without its threads: what may not go is parked, what is open is let go; the
     last chunk sent may come back."""
     parking = Parking(100)
-    closed: set[ParkingKey] = set()
-    sent: list[Chunk] = []
-    submitted: list[Chunk] = []
+    closed = set()
+    sent = []
+    submitted = []
 
     def place(one):
         return ParkingKey(one.topic, one.sequence % PARTITIONS)

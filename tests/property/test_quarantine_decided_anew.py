@@ -1,8 +1,6 @@
 """Each line ends up in one place, whatever runs died in between and however often it was decided
 anew what belongs into quarantine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -15,7 +13,6 @@ from shipper.ledger.intervals import IntervalSet, decode_ordinals, encode_ordina
 from shipper.ledger.inventory import Tally
 from shipper.ledger.records import spark_hash
 from shipper.worker import shipment
-from shipper.worker.chunk import Chunk
 from shipper.worker.order import QuarantineOrder
 from shipper.worker.receipt import Receipt
 from shipper.worker.tuning import Tuning
@@ -28,7 +25,7 @@ TOPICS = ("t", "u")
 class Cluster(FilledTopics):
     """Topics and their ledger, to which nothing is written twice."""
 
-    def commit(self, chunk: Chunk):
+    def commit(self, chunk):
         key = chunk.ledger_key
         assert key not in self.ledger, f"{key!r} was there, and compaction would remove it"
         super().commit(chunk)
@@ -44,15 +41,7 @@ class Ran:
     handed_over: Counter[str] = field(default_factory=Counter)
 
 
-def run(
-    cluster: Cluster,
-    lines: list[tuple[bytes, int, bool]],
-    bad: set[int],
-    limit: int,
-    piece: int,
-    commits,
-    quarantine: str = "q",
-) -> Ran:
+def run(cluster, lines, bad, limit, piece, commits, quarantine="q"):
     """``lines``: (value, number of its topic, whether a rule drops it). ``bad``: ordinals that a
     check sends to quarantine. A chunk is lost unless ``commits``."""
     dispositions = [
@@ -85,9 +74,8 @@ def run(
     )
     ran = Ran(Receipt(0))
 
-    def submit(chunks: list[Chunk]):
+    def submit(chunks):
         for chunk in chunks:
-            assert chunk.entry is not None
             ran.handed_over.update(chunk.entry.reasons or {})
             if commits():
                 cluster.commit(chunk)

@@ -2,12 +2,9 @@
 than the cap allows, hardly fewer in a long ship, and no transaction is held open. The time is
 virtual: tasks and their lanes are steps of one loop."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 from shipper.worker.rate import BURST_SECONDS, BrokerRate, RateLimit, SendSize
 
 _OPEN_SECONDS = 15.0
-_LOOK_SECONDS = 0.5
 _COUNTED_EVERY_SECONDS = 3.0
 
 
@@ -45,7 +41,7 @@ class Ship:
 
     def run(self):
         order = itertools.count()
-        steps: list[tuple[float, int, Iterator[float]]] = []
+        steps = []
         for task, size in enumerate(self.bytes_of_tasks):
             limit = RateLimit(lambda task=task: self.cap / self.known[task], lambda: self.now)
             rate, left = BrokerRate(limit, lambda: self.now), [float(size)]
@@ -58,12 +54,12 @@ class Ship:
             if (seconds := next(lane, None)) is not None:
                 heapq.heappush(steps, (self.now + seconds, next(order), lane))
 
-    def _counting(self, task: int) -> Iterator[float]:
+    def _counting(self, task):
         while task in self.active:
             yield _COUNTED_EVERY_SECONDS
             self.known[task] = max(1, len(self.active))
 
-    def _lane(self, task: int, rate: BrokerRate, left: list[float]) -> Iterator[float]:
+    def _lane(self, task, rate, left):
         cap = rate.cap
         assert cap
         while left[0] > 0:

@@ -6,7 +6,6 @@ import datetime as dt
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import example, given, settings
@@ -48,7 +47,7 @@ parts = st.sampled_from(
 )
 
 
-def expanded(pattern: str) -> Iterator[str]:
+def expanded(pattern):
     """Yield what Hadoop's GlobExpander makes of a pattern: alternatives with a slash in them become
     patterns of their own."""
     start, depth, commas, slash, at = 0, 0, list[int](), False, 0
@@ -77,7 +76,7 @@ def expanded(pattern: str) -> Iterator[str]:
     yield pattern
 
 
-def named(pattern: str) -> str:
+def named(pattern):
     """Return the folder that a pattern names where each wildcard meets an entry `x`."""
     components = [
         "x" if re.search(r"(?<!\\)[*?{\[]", component) else re.sub(r"\\(.)", r"\1", component)

@@ -1,8 +1,6 @@
 """What a split's chunks say of it, at least once: runs that nobody could fence may cut it
 differently, and commit the same records a second time."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,14 +15,14 @@ TOPICS = ("a", "b")
 cuts = st.tuples(st.integers(0, 11), st.integers(1, 12), st.sampled_from(TOPICS))
 
 
-def commit(chunks: Chunks, topics: list[str], first: int, last: int, topic: str):
+def commit(chunks, topics, first, last, topic):
     last = min(last, len(topics))
     records = topics[first:last].count(topic)
     value = chunk_value(last=last, end=last == len(topics), records=records)
     chunks.add(ChunkKey(SPLIT, first, topic), value)
 
 
-def there(state: SplitState, topics: list[str]) -> set[int]:
+def there(state, topics):
     """Ordinals whose records lie in their topic, by all chunks that were ever committed."""
     return {
         n

@@ -1,7 +1,5 @@
 """Sums of contents one behind the other are the sum of both."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from shipper.ledger.sums import ByteSum, sum_of
 
 
-def crc32c(content: bytes) -> int:
+def crc32c(content):
     """As the standard writes it: bit by bit."""
     found = 0xFFFFFFFF
     for byte in content:
@@ -21,7 +19,7 @@ def crc32c(content: bytes) -> int:
     return found ^ 0xFFFFFFFF
 
 
-def sum_of_bytes(content: bytes) -> ByteSum:
+def sum_of_bytes(content):
     return ByteSum(len(content), zlib.crc32(content), crc32c(content))
 
 

@@ -5,8 +5,6 @@ The model keeps the runs as facts about the source (which files lay in which tic
 cluster lacked when the run was over), and never reads a result. Each run is the real plan over a
 source that changes meanwhile, and leaves real results."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 import json
@@ -16,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import Phase, event, example, given, settings
@@ -24,7 +22,7 @@ from hypothesis import strategies as st
 
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
-from shipper.driver.decide import Decisions, Original, Originals, Policy, SourceFile
+from shipper.driver.decide import Original, Originals, Policy, SourceFile
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.recreated import Incarnations
@@ -35,12 +33,7 @@ from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
 from shipper.report.incomplete import find_gaps, read_beginnings
-from shipper.report.plan_result import (
-    Beginning,
-    ClusterPlan,
-    PlannedFile,
-    PlanResult,
-)
+from shipper.report.plan_result import Beginning, ClusterPlan, PlannedFile, PlanResult
 from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import read_records, record_files
@@ -109,7 +102,7 @@ class Shipped:
     def values(self, file: FileId) -> Iterator[tuple[ChunkKey, ChunkValue]]:
         for number, window in enumerate(self.parts):
             ends = self.complete and number == len(self.parts) - 1
-            common: dict[str, Any] = {
+            common = {
                 "last": number + 1,
                 "end": ends,
                 "records": 1,
@@ -218,7 +211,7 @@ class Note(NamedTuple):
     modified_ms: int
 
     def is_in(self, ledger: Ledger) -> bool:
-        def fits(file: FileId) -> bool:
+        def fits(file):
             exact = (file.size_bytes, file.modified_ms) == (self.size_bytes, self.modified_ms)
             return exact if self.size_bytes is not None else file.modified_ms >= self.modified_ms
 
@@ -266,9 +259,8 @@ def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[i
             if NAMES[tick] in one.parts
         ]
         own = [run for run in runs if tick in run.own]
-        closed: list[
-            Run
-        ] = []  # those since the source gate was last open, of the runs that were for the cluster
+        # Those since the source gate was last open, of the runs that were for the cluster.
+        closed = []
         for run in own:
             if cluster in run.clusters and run.closed is not None:
                 closed = [*closed, run] if run.closed else []
@@ -314,7 +306,7 @@ class AskedLedger(plan_step.AskedCluster):
 
     place: Place
 
-    def _ask(self) -> Decisions:
+    def _ask(self):
         if self.name in self.place.down:
             raise ClusterError(f"cluster {self.name} cannot be reached")
         late = self._back.for_cluster(self.name) if self._back else []
@@ -419,15 +411,9 @@ class History:
         known = {name: cluster_of(name) for name in clusters}
         pipeline, said = apply_request(self.pipeline, asked)
         context = RunContext(
-            pipeline,
-            known,
-            self.root,
-            window,
-            folder,
-            cast("Engine", place),
-            said,
+            pipeline, known, self.root, window, folder, cast("Engine", place), said
         )
-        times: dict[str, Any] = {"started_at": place.now, "finished_at": place.now}
+        times = {"started_at": place.now, "finished_at": place.now}
         run = Run(Path(folder.uri), own, clusters)
         self.runs.append(run)
         folder.note_begin(window, place.now, said.other_clusters)
@@ -460,7 +446,7 @@ class History:
         check = CheckResult(
             check="files", severity="block", passed=not run.closed, expected="", observed=""
         )
-        failed: dict[str, Any] = {"status": "failed", "error": "no"}
+        failed = {"status": "failed", "error": "no"}
         folder.write(
             "gate_source",
             GateResult(
@@ -526,7 +512,7 @@ class History:
     def files_of(self, own: range, before: range) -> dict[int, list[File]]:
         """Return for each tick the files that a run over ``own`` has for it. The last tick with a
         file's folder has the file; one of the run's own rather than one before."""
-        found: dict[int, list[File]] = {tick: [] for tick in (*before, *own)}
+        found = {tick: [] for tick in (*before, *own)}
         for file in self.place.files:
             in_own, in_before = (
                 [tick for tick in some if self.place.in_tick(file, tick)] for some in (own, before)
@@ -608,11 +594,7 @@ class History:
     ) -> Seen:
         """Return what is known once the run has failed: any file that the cluster was to get may be
         missing there."""
-        place, unseen, files = (
-            self.place,
-            self.unseen(own, before),
-            self.files_of(own, before),
-        )
+        place, unseen, files = (self.place, self.unseen(own, before), self.files_of(own, before))
         found = Seen(False, {*before, *own}, asked=not plans[cluster].problem)
         own_files = [file for tick in own for file in files[tick]]
         since = min((*before, *own))
@@ -836,13 +818,7 @@ def run_of(
     there=st.lists(content, min_size=TICKS, max_size=TICKS), history=st.lists(steps, min_size=8, max_size=24),  # noqa: E501
 )  # fmt: skip
 def test_the_gaps_are_the_ticks_that_the_truth_says(
-    by,
-    when_empty,
-    on_replaced,
-    on_renamed,
-    max_files,
-    there,
-    history,
+    by, when_empty, on_replaced, on_renamed, max_files, there, history
 ):
     with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
         source = {"when_empty": when_empty, "on_replaced": on_replaced, "on_renamed": on_renamed}

@@ -1,8 +1,6 @@
 """Lanes and batches are sized so that the link is full, the topic's limit holds and memory
 suffices."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace
@@ -15,7 +13,7 @@ from shipper.kafka.producer import LaneSettings
 from shipper.worker.tuning import Following, LinkProfile, Sizing, Tuning
 
 
-def tune(link: LinkProfile, tasks: int, memory_bytes: int, **more: int) -> Tuning:
+def tune(link, tasks, memory_bytes, **more):
     return Sizing(link, tasks, memory_bytes, **more).tune()
 
 
@@ -154,12 +152,12 @@ def test_a_topic_that_takes_next_to_nothing_gets_a_batch_that_a_client_can_be_ma
 _NEAR = LinkProfile(0.002, 125e6, 7, 1_048_588, ack_seconds=0.004, partitions=16)
 
 
-def sized_for(ack_seconds: float) -> Preflight:
+def sized_for(ack_seconds):
     sizing = Sizing(replace(_NEAR, ack_seconds=ack_seconds), 2, 160_000_000)
     return Preflight(LaneSettings({}, 1, "none", 1), sizing, sizing.tune(), {}, None)
 
 
-def following(ack_seconds: float) -> Following:
+def following(ack_seconds):
     """Return the sizes of a run whose announcement took as long as its lease."""
     ready = sized_for(ack_seconds).announced(ack_seconds)
     return Following(ready.tuning, ready.sizing)
@@ -183,7 +181,7 @@ def test_one_slow_acknowledgement_of_the_lease_opens_no_more_lanes_than_a_near_c
     assert opened.sizing.link.ack_seconds == 0.004
 
 
-def meet(sizes: Following, ack_seconds: float, waited_share: float = 1.0) -> bool:
+def meet(sizes, ack_seconds, waited_share=1.0):
     """Let the lanes wait so long for half of the latest acknowledgements, and longer for the
     others."""
     for _ in range(16):
@@ -210,7 +208,6 @@ def test_acknowledgements_that_become_slower_put_more_in_flight_in_the_lanes_tha
     slow = sizes.tuning
     assert (slow.lanes, slow.batch_bytes, slow.side_by_side) == (2, 2_000_000, 3)
     assert slow.slice_bytes * slow.side_by_side >= slow.chunk_bytes == 48_000_000
-    assert sizes.sizing is not None
     assert sizes.sizing.link.transaction_seconds(slow.chunk_bytes / slow.batch_bytes) < 5
     assert meet(sizes, 0.004, waited_share=0.0)
     assert replace(sizes.tuning, why="") == replace(following(0.004).tuning, why="")
@@ -235,7 +232,6 @@ def test_acknowledgements_that_vary_do_not_make_the_sizes_oscillate():
                 sizes.note(rng.lognormvariate(math.log(0.25), 0.77))
             changes += sizes.follow(0.5)
         assert changes <= 2
-        assert sizes.sizing is not None
         assert 0.06 <= sizes.sizing.link.ack_seconds <= 0.5
 
 

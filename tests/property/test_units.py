@@ -1,17 +1,13 @@
 """Durations and sizes: what is written is what is read, exactly. And no text makes loading
 raise."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from shipper.config import explain as types
 from shipper.config import load_all
@@ -23,7 +19,6 @@ from shipper.config.units import (
     RATE,
     SIZE,
     SIZE_PATTERN,
-    Unit,
     format_bytes,
     format_duration,
     parse_duration,
@@ -212,7 +207,7 @@ def test_what_is_written_satisfies_the_schema_and_comes_back(unit, value):
     assert UNITS[unit](unit.write(value)) == value
 
 
-def fields_with_units(model: type[BaseModel]) -> Iterator[tuple[str, Unit | None, str]]:
+def fields_with_units(model):
     for key, field in types.yaml_keys(model).items():
         name = next(name for name, found in model.model_fields.items() if found is field)
         if "_seconds" in name or "_bytes" in name or "bandwidth" in name or "rate_limit" in name:

@@ -1,7 +1,5 @@
 """The shortest configuration, of which a test says what matters to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

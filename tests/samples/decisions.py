@@ -1,7 +1,5 @@
 """Decisions about files, as a plan or a ship makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 

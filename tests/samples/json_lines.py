@@ -1,7 +1,5 @@
 """Lines that are JSON objects (RFC 8259), and lines that are none, with the reason."""
 
-from __future__ import annotations
-
 OBJECTS: dict[str, bytes] = {
     "plain": b'{"a":1}',
     "empty": b"{}",

@@ -1,7 +1,5 @@
 """Records of the ledger of the pipeline `web`, of which a test says what matters to it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shipper.ledger.codec import EncodedRecord, encode_generation
@@ -10,7 +8,7 @@ from shipper.ledger.records import ChunkValue, Generation, GenerationKey
 
 def chunk_value(**fields: Any) -> ChunkValue:
     """Return the only chunk of a split of ten records, but for ``fields``."""
-    value: dict[str, Any] = {"last": 10, "end": True, "records": 10, "bytes": 100, "checksum": 1}
+    value = {"last": 10, "end": True, "records": 10, "bytes": 100, "checksum": 1}
     value |= {"digest": "d", "generation": 1, "run_id": "r", "window": "w"}
     return ChunkValue(**value | fields)
 

@@ -3,15 +3,13 @@
 They show invented data: the Shipments page of a week, and the report of a run that was shipped.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 
 from shipper.report.page import render
 from shipper.report.window_state import BLOCKED, DOUBT, FAILED, LATE, SHIPPED, SHIPPING, WAITING
@@ -41,9 +39,9 @@ _TROUBLE = {
 _NEVER_RUN = {"mail_relay": range(33, 36)}
 
 
-def _windows(first: int) -> dict[str, list[tuple[int, int, str]]]:
+def _windows(first):
     """``first``: when the first window begins, in seconds."""
-    found: dict[str, list[tuple[int, int, str]]] = {}
+    found = {}
     for name in _NAMES:
         states = {hour: state for hours, state in _TROUBLE.get(name, {}).items() for hour in hours}
         found[name] = [
@@ -59,7 +57,7 @@ def _windows(first: int) -> dict[str, list[tuple[int, int, str]]]:
     return found
 
 
-def _picture_of_shipments(browser: Browser, target: Path) -> None:
+def _picture_of_shipments(browser, target):
     begin = int(time.time()) // 3600 * 3600 - _HOURS * 3600
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "index.sqlite"
@@ -72,13 +70,13 @@ def _picture_of_shipments(browser: Browser, target: Path) -> None:
             page.screenshot(path=target)
 
 
-def _picture_of_report(browser: Browser, target: Path) -> None:
+def _picture_of_report(browser, target):
     page = browser.new_page(viewport={"width": 1100, "height": 820}, color_scheme="light")
     page.set_content(render(reports.shipped()))
     page.screenshot(path=target)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path):
     chromium = next(
         filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
     )

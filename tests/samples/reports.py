@@ -1,8 +1,6 @@
 """Made-up reports: for tests, and to look at the page in a browser with ``python -m
 tests.samples.reports FOLDER``."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import sys
@@ -452,8 +450,6 @@ def crashed() -> RunReport:
 
 def hostile() -> RunReport:
     bad = shipped()
-    assert bad.plan is not None
-    assert bad.gate_source is not None
     bad.plan.files[0].path = bad.ships[0].files[0].path = FOLDER + HOSTILE + "x" * 300
     bad.plan.left_out[0].reason = bad.gate_source.checks[0].observed = HOSTILE
     bad.ships[0].topics[0].topic = bad.delivery_gates[0].topics[0].topic = HOSTILE + "y" * 249
@@ -509,7 +505,7 @@ SAMPLES = (
 )
 
 
-def main(folder: Path) -> None:
+def main(folder: Path):
     folder.mkdir(parents=True, exist_ok=True)
     for sample in SAMPLES:
         (folder / f"{sample.__name__}.html").write_text(render(sample()), encoding="utf-8")

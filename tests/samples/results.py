@@ -1,7 +1,5 @@
 """What every result of a step has."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections.abc import Iterable
 from typing import Any
@@ -13,10 +11,7 @@ NOON = Window(*(dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (12, 1
 
 
 def common(
-    window: Window = NOON,
-    run_id: str = "r",
-    at: dt.datetime | None = None,
-    pipeline: str = "web",
+    window: Window = NOON, run_id: str = "r", at: dt.datetime | None = None, pipeline: str = "web"
 ) -> dict[str, Any]:
     """``at``: when the step began and ended; when the window ended, unless given."""
     return {

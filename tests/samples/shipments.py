@@ -1,7 +1,5 @@
 """Reports of a pipeline's windows, as runs leave them, and the index that they feed."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import http.server
@@ -60,21 +58,21 @@ def seconds(hour: float) -> int:
 class World:
     """A folder with a configuration and the runs beside it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path):
         self.config, self.runs, self.index = (
             root / "config",
             root / "runs",
             root / "runs" / "shipments.sqlite",
         )
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str):
         file = self.config / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
     def pipeline(
         self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), more: str = ""
-    ) -> None:
+    ):
         if not (self.config / "shipper.yaml").exists():
             self.write("shipper.yaml", "keep: 36500d\n")  # these windows do not get older
         self.write(
@@ -86,7 +84,7 @@ class World:
 
     def beginning(
         self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), hour: float = 0
-    ) -> None:
+    ):
         """As the first run of the schedule leaves it."""
         file = self.runs / name / "schedule.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -107,23 +105,21 @@ class World:
         )
         return found
 
-    def feed(self, *reports: RunReport) -> None:
+    def feed(self, *reports: RunReport):
         """Leave what the steps of these reports do beside the runs, and bring the index up to
         date after each."""
         for report in reports:
             leave(self.runs, report)
             look(self.config)
 
-    def begin(
-        self, hour: float, run_id: str, now: float, name: str = "web", hours: float = 1
-    ) -> None:
+    def begin(self, hour: float, run_id: str, now: float, name: str = "web", hours: float = 1):
         """As the first step of a run leaves it."""
         folder = RunFolder(str(self.runs), name, Window(at(hour), at(hour + hours)), run_id)
         folder.note_begin(Window(at(hour), at(hour + hours)), at(now), ())
         look(self.config)
 
 
-def leave(runs: Path, report: RunReport, name: str = "") -> None:
+def leave(runs: Path, report: RunReport, name: str = ""):
     """Leave beside the runs what the steps of a report do."""
     parts = [report.plan, report.gate_source, *report.ships, *report.delivery_gates, report]
     for part in parts:
@@ -154,7 +150,7 @@ def run_report(
     those that begin at ``empty``, which hold none. The files of a longer window are of its last
     hour."""
     ended = at(hour + hours + after)
-    common: dict[str, Any] = {
+    common = {
         "pipeline": name,
         "window_start": at(hour),
         "window_end": at(hour + hours),
@@ -251,7 +247,7 @@ def run_report(
     )
 
 
-def _window(hour: float) -> str:
+def _window(hour):
     return str(Window(at(hour), at(hour + 1)))
 
 
@@ -262,14 +258,14 @@ def large_index(
     pipelines: int = 500,
     days: int = 60,
     clusters: tuple[str, ...] = ("near", "far"),
-) -> None:
+):
     """An index of hourly pipelines, as their runs would have made it: of 100 windows one is
     missing, and five have some other state. ``now``: seconds since the epoch; the last window ends
     in the hour before it."""
     chance, end = random.Random(7), now // 3600 * 3600
     starts = range(end - days * 86_400, end, 3600)
 
-    def windows() -> Iterator[tuple[int, int, str]]:
+    def windows():
         for start in starts:
             if (luck := chance.random()) < 0.99:
                 yield start, start + 3600, SHIPPED if luck < 0.95 else chance.choice(STATES[1:])
@@ -286,7 +282,7 @@ def invented_index(
     clusters: tuple[str, ...] = ("near", "far"),
     cron: str = "0 * * * *",
     settle: float = 600,
-) -> None:
+):
     """Write an index of pipelines whose windows (begin, end, state) are these. ``first``: begin of
     the schedule's first window. A pipeline with a dot in its name is a replay, and one that ends in
     "_by_hand" has no schedule: none of their windows is due."""
@@ -311,7 +307,7 @@ def invented_index(
             index.db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def fill(world: World, hours: int = 24) -> None:
+def fill(world: World, hours: int = 24):
     """Four pipelines with every state, over the first ``hours`` hours: most of them in the index
     alone, and `web` with reports to open."""
     world.pipeline("web")
@@ -357,7 +353,7 @@ def fill(world: World, hours: int = 24) -> None:
     under_way(world, hours)
 
 
-def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> None:
+def under_way(world: World, hour: int, records: int = 400_000, **more: Any):
     """How far the run of `audit` that is not over has come, as its ship leaves it every few
     seconds."""
     folder, now = (
@@ -384,10 +380,10 @@ def under_way(world: World, hour: int, records: int = 400_000, **more: Any) -> N
 class Everything:
     """Rights to see all, and to run what a test says."""
 
-    def __init__(self, *, may_run: bool = False) -> None:
+    def __init__(self, *, may_run: bool = False):
         self._may_run = may_run
 
-    def pipelines(self) -> None:
+    def pipelines(self):
         return None
 
     def may(self, what: str, pipeline: str) -> bool:
@@ -402,7 +398,7 @@ def serving(index: Path, *, may_run: bool = False) -> Iterator[str]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             asked = urlsplit(self.path)
             query = dict(parse_qsl(asked.query))
             found = respond(index, unquote(asked.path[1:]), query, Everything(may_run=may_run))
@@ -412,7 +408,7 @@ def serving(index: Path, *, may_run: bool = False) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(found.body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -426,7 +422,7 @@ def serving(index: Path, *, may_run: bool = False) -> Iterator[str]:
 class Page(HTMLParser):
     """What a drawn part of the page holds: its rows, links and words."""
 
-    def __init__(self, body: bytes | str) -> None:
+    def __init__(self, body: bytes | str):
         super().__init__()
         self.rows: list[str] = []
         self.links: list[tuple[str, dict[str, str]]] = []
@@ -438,7 +434,7 @@ class Page(HTMLParser):
         self.feed(body if isinstance(body, str) else body.decode())
         self.text = " ".join(" ".join(self._words).split())
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
         said = {name: value or "" for name, value in attrs}
         self.ids |= {said["id"]: said} if "id" in said else {}
         self.rows += [said["data-pipeline"]] if "data-pipeline" in said else []
@@ -447,12 +443,12 @@ class Page(HTMLParser):
         if tag == "a":
             self._link = len(self._words), said
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str):
         if tag == "a" and self._link:
             first, said = self._link
             self.links.append((" ".join(" ".join(self._words[first:]).split()), said))
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data: str):
         self._words.append(data)
 
     def windows(self) -> list[tuple[int, int, str]]:

@@ -1,9 +1,6 @@
 """What the Shipments page costs with 500 pipelines and a month of hours: `make scale` prints it."""
 
-from __future__ import annotations
-
 import time
-from pathlib import Path
 
 from shipper.shipments.app import respond
 from tests.samples.shipments import Everything, Page, World, large_index
@@ -18,7 +15,7 @@ SHOWN = {
 }
 
 
-def test_500_pipelines_and_30_days_of_hours_are_on_one_page(tmp_path: Path) -> None:
+def test_500_pipelines_and_30_days_of_hours_are_on_one_page(tmp_path):
     now = int(time.time())
     world = World(tmp_path)
     large_index(world.index, now)

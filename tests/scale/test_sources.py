@@ -3,8 +3,6 @@ hourly folders. `make scale` prints a line for each. Limits: a plan within 10 s 
 machine that is busy with something else), no process of more than 1 GB. Needs 15 GB of disk;
 SHIPPER_SCALE_GB=1 makes the one file smaller."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import resource
@@ -15,12 +13,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -29,7 +25,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from tests.integration.conftest import hdfs, kafka  # noqa: F401
-from tests.integration.hdfs_world import HdfsFiles, runner
+from tests.integration.hdfs_world import runner
 from tests.integration.world import WINDOW, World
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(7200)]
@@ -44,11 +40,11 @@ class Numbered:
     """Lines that begin with a number, each of another; what came of them is counted line by
     line."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._numbers = itertools.count()
         self.count = 0
 
-    def lines(self, size: int) -> bytes:
+    def lines(self, size):
         """Of ``size`` bytes or a line more."""
         found = bytearray()
         while len(found) < size:
@@ -63,7 +59,7 @@ class Numbered:
             self.count += 1
         return bytes(found)
 
-    def check(self, world: World) -> None:
+    def check(self, world):
         """Every line is in the topic once: read by a consumer that shares nothing with what
         ships."""
         seen = bytearray(self.count)
@@ -99,13 +95,13 @@ class Numbered:
 class Memory:
     """The most that each kind of process below one has had at once (its own and shared: RSS)."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid):
         self._root, self._over = psutil.Process(pid), threading.Event()
         self.peak = {"jvm": 0, "python": 0}
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def _watch(self) -> None:
+    def _watch(self):
         while not self._over.wait(0.2):
             try:
                 members = [self._root, *self._root.children(recursive=True)]
@@ -118,7 +114,7 @@ class Memory:
                 except psutil.Error:
                     continue
 
-    def end(self) -> dict[str, int]:
+    def end(self):
         self._over.set()
         self._thread.join()
         return self.peak
@@ -136,16 +132,16 @@ class Done:
     out: str
 
     @property
-    def took(self) -> str:
+    def took(self):
         return f"{self.seconds:.1f} s, {self.cpu_seconds:.1f} CPU s"
 
 
-def cpu_seconds() -> float:
+def cpu_seconds():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def command(world: World, what: str) -> Done:
+def command(world, what):
     """In processes of its own, as a user runs it."""
     began, before = time.perf_counter(), cpu_seconds()
     environment = {**os.environ, "GX_ANALYTICS_ENABLED": "false"}
@@ -164,12 +160,12 @@ def command(world: World, what: str) -> Done:
 
 
 @contextmanager
-def big_world(bootstrap: str) -> Iterator[World]:
+def big_world(bootstrap):
     with tempfile.TemporaryDirectory(prefix="scale-", dir=os.environ.get("TMPDIR")) as folder:
         yield World(Path(folder), bootstrap, topics={"": 4})
 
 
-def measure(world: World, lines: Numbered, capsys: Any, what: str) -> tuple[PlanResult, RunReport]:
+def measure(world, lines, capsys, what):
     """Plans and runs, prints the figures, and counts what arrived."""
     load = os.getloadavg()[0]
     planned, ran = command(world, "plan"), command(world, "run")
@@ -198,7 +194,7 @@ def measure(world: World, lines: Numbered, capsys: Any, what: str) -> tuple[Plan
     return plan, report
 
 
-def small_files(folder: Path, lines: Numbered) -> None:
+def small_files(folder, lines):
     folder.mkdir(parents=True, exist_ok=True)
     for n in range(SMALL):
         path = folder / f"pod-{n:05}.log"
@@ -214,7 +210,7 @@ def test_ten_thousand_small_files_are_a_few_tasks(kafka, capsys):  # noqa: F811
         assert len(plan.files) == SMALL
 
 
-def test_ten_thousand_small_files_in_hdfs_under_a_glob(kafka, hdfs: HdfsFiles, capsys):  # noqa: F811
+def test_ten_thousand_small_files_in_hdfs_under_a_glob(kafka, hdfs, capsys):  # noqa: F811
     with big_world(kafka.bootstrap) as world:
         lines = Numbered()
         small_files(world.logs, lines)

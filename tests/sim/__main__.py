@@ -1,8 +1,6 @@
 """``python -m tests.sim --seconds 60`` plays seeds for a minute on each core. ``python -m tests.sim
 --seed 17 --kind runs`` plays one, and shows its course."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import logging
@@ -11,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,7 @@ from tests.sim.world import FAULTS, World
 _RENAMES = ships.Habits(rotates=True, repeats=False)
 
 
-def _habits(habits: ships.Habits) -> Callable[[World], None]:
+def _habits(habits):
     return partial(ships.play, habits=habits)
 
 
@@ -39,11 +37,11 @@ _CHANGED = (
 )
 
 
-def _change(world: World) -> None:
+def _change(world):
     ships.play(world, replace(_CHANGED[world.seed % len(_CHANGED)], changes=True))
 
 
-def _change_schedule(world: World) -> None:
+def _change_schedule(world):
     habits = ships.Habits(grows=True, clusters=2) if world.seed % 2 else ships.Habits(names=True)
     schedule.play(world, replace(habits, changes=True))
 
@@ -126,9 +124,7 @@ def kept_seeds() -> list[tuple[str, int]]:
     return [(kind, int(seed)) for kind, seed, *_ in lines]
 
 
-def _play_for(
-    number: int, of: int, first: int, seconds: float, shares: Mapping[str, float]
-) -> tuple[dict[str, int], list[str]]:
+def _play_for(number, of, first, seconds, shares):
     """Play every ``of``-th seed of each kind for its share of the time, which ends with the third
     failure of the kind."""
     counts, wrong = dict.fromkeys(shares, 0), []
@@ -148,13 +144,13 @@ def _play_for(
     return counts, wrong
 
 
-def _told(kind: str, seed: int) -> str:
+def _told(kind, seed):
     """Play a seed; return what it broke: with as few faults as break it, the course of the last
     moments, and the command that repeats it. Return nothing if it broke nothing."""
     error, _ = _broken(kind, seed, ())
     if error is None:
         return ""
-    without: tuple[str, ...] = ()
+    without = ()
     for fault in FAULTS:
         if _broken(kind, seed, (*without, fault))[0] is not None:
             without += (fault,)
@@ -169,12 +165,10 @@ def _told(kind: str, seed: int) -> str:
     )
 
 
-def _broken(
-    kind: str, seed: int, without: Collection[str]
-) -> tuple[Exception | None, Sequence[str]]:
+def _broken(kind, seed, without):
     """Play a seed; return what it broke, and its course without what producers only prepare."""
     world = World(seed, keeps_log=bool(without), without=without)
-    error: Exception | None = None
+    error = None
     try:
         KINDS[kind](world)
     except Exception as raised:
@@ -182,7 +176,7 @@ def _broken(
     return error, [line for line in world.log or () if not any(word in line for word in _NOT_SHOWN)]
 
 
-def _show(kind: str, seed: int, without: Collection[str]) -> int:
+def _show(kind, seed, without):
     world, failed = World(seed, keeps_log=True, without=without), False
     try:
         KINDS[kind](world)

@@ -6,8 +6,6 @@ batch that comes twice is written once. What ``model/README.md`` says under "How
 is what this module does. The network in front of it is :mod:`tests.sim.clients`.
 """
 
-from __future__ import annotations
-
 import base64
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -75,7 +73,7 @@ class Batch:
 class Partition:
     """A log. ``open`` has the first offset of each open transaction."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.records: list[Record] = []
         self.start = self.end = 0
         self.open: dict[int, int] = {}
@@ -112,7 +110,7 @@ class Partition:
             self.taken[known] = first
         return first
 
-    def mark(self, producer: int, epoch: int, *, commit: bool) -> None:
+    def mark(self, producer: int, epoch: int, *, commit: bool):
         """Write the marker that ends a producer's transaction here."""
         self.epochs[producer] = max(epoch, self.epochs.get(producer, -1))
         first = self.open.pop(producer, None)
@@ -140,7 +138,7 @@ class Partition:
                     break
         return found
 
-    def compact(self, world: World) -> None:
+    def compact(self, world: World):
         """Remove some of the records that a later committed one of the same key replaces, and
         tombstones that replace nothing any more."""
         stable = self.stable
@@ -190,7 +188,7 @@ class Transaction:
 class SimCluster:
     """One cluster, with three brokers."""
 
-    def __init__(self, world: World, name: str, marker_seconds: float = 0.01) -> None:
+    def __init__(self, world: World, name: str, marker_seconds: float = 0.01):
         self.world = world
         self.name = name
         self.id = f"cluster-{name}"
@@ -208,9 +206,7 @@ class SimCluster:
 
     # Topics.
 
-    def create(
-        self, name: str, partitions: int = 1, settings: dict[str, str] | None = None
-    ) -> None:
+    def create(self, name: str, partitions: int = 1, settings: dict[str, str] | None = None):
         if name in self.topics:
             raise failed("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
         topic_id = base64.urlsafe_b64encode(self.world.random.randbytes(16)).decode().rstrip("=")
@@ -219,11 +215,11 @@ class SimCluster:
         )
         self.world.tell(f"{self.name}: topic {name} is created, {partitions} partitions")
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str):
         self.world.tell(f"{self.name}: topic {name} is deleted")
         del self.topics[name]
 
-    def grow(self, name: str) -> None:
+    def grow(self, name: str):
         self.world.tell(f"{self.name}: topic {name} gets a partition")
         self.topics[name].partitions.append(Partition())
 
@@ -279,7 +275,7 @@ class SimCluster:
         rate = sum(each for _, each in used) / _QUOTA_SECONDS
         return max(0.0, (rate - self.quota) / self.quota * _QUOTA_SECONDS)
 
-    def _is_open(self, batch: Batch) -> bool:
+    def _is_open(self, batch):
         for one in self.transactions.values():
             if one.producer == batch.producer:
                 if batch.epoch < one.epoch:
@@ -312,7 +308,7 @@ class SimCluster:
 
     def add(
         self, transactional_id: str, producer: int, epoch: int, parts: Iterable[tuple[str, int]]
-    ) -> None:
+    ):
         """AddPartitionsToTxn. Raises KafkaException."""
         one = self._of(transactional_id, producer, epoch)
         if one.state.startswith("Prepare"):
@@ -325,7 +321,7 @@ class SimCluster:
             self._time_out_later(one, transactional_id)
         one.partitions.update(parts)
 
-    def end(self, transactional_id: str, producer: int, epoch: int, *, commit: bool) -> None:
+    def end(self, transactional_id: str, producer: int, epoch: int, *, commit: bool):
         """EndTxn. A copy that comes late ends whatever transaction of its epoch is open then."""
         one = self._of(transactional_id, producer, epoch)
         if one.state == "Ongoing":
@@ -335,16 +331,16 @@ class SimCluster:
         elif one.commits != commit or one.state == "Empty":
             raise failed("INVALID_TXN_STATE", "Broker: the transaction is not open")
 
-    def _of(self, transactional_id: str, producer: int, epoch: int) -> Transaction:
+    def _of(self, transactional_id, producer, epoch):
         one = self.transactions[transactional_id]
         if (producer, epoch) != (one.producer, one.epoch):
             raise failed("INVALID_PRODUCER_EPOCH", "Producer has an old epoch", fatal=True)
         return one
 
-    def _prepare(self, one: Transaction, *, commit: bool) -> None:
+    def _prepare(self, one, *, commit):
         one.state, one.commits = "PrepareCommit" if commit else "PrepareAbort", commit
 
-        def mark() -> None:
+        def mark():
             for topic, number in sorted(one.partitions):
                 for part in (
                     self.topics[topic].partitions[number:][:1] if topic in self.topics else ()
@@ -354,10 +350,10 @@ class SimCluster:
 
         self.world.at(self.world.random.random() * self.marker_seconds, mark)
 
-    def _time_out_later(self, one: Transaction, transactional_id: str) -> None:
+    def _time_out_later(self, one, transactional_id):
         number = one.began
 
-        def time_out() -> None:
+        def time_out():
             if one.state == "Ongoing" and one.began == number:
                 self.world.tell(f"{self.name}: {transactional_id} timed out")
                 one.epoch += 1
@@ -367,41 +363,41 @@ class SimCluster:
 
     # Faults.
 
-    def depose(self, topic: str, number: int, seconds: float) -> None:
+    def depose(self, topic: str, number: int, seconds: float):
         """Replace a partition's leader; for so long the old one answers some of those who read."""
         found = self.topics[topic].partitions[number]
         self.world.tell(f"{self.name}: {topic}-{number} has another leader")
         found.stale = (self.world.seconds + seconds, found.end, found.stable)
 
-    def lose_leader(self, topic: str, number: int, seconds: float) -> None:
+    def lose_leader(self, topic: str, number: int, seconds: float):
         """Leave a partition without a leader for so long."""
         found = self.topics[topic].partitions[number]
         found.has_leader = False
         self.world.tell(f"{self.name}: {topic}-{number} has no leader")
 
-        def elect() -> None:
+        def elect():
             found.has_leader = True
 
         self.world.at(seconds, elect)
 
-    def remake(self, name: str, seconds: float) -> None:
+    def remake(self, name: str, seconds: float):
         """Delete a topic, and create it again after so long, if nobody else did."""
         before = self.topics[name]
         self.delete(name)
 
-        def create() -> None:
+        def create():
             if name not in self.topics:
                 self.create(name, len(before.partitions), before.settings)
 
         self.world.at(seconds, create)
 
-    def deny(self, name: str, seconds: float) -> None:
+    def deny(self, name: str, seconds: float):
         """Take the ACL of a topic away for so long."""
         found = self.topics[name]
         found.forbidden = True
         self.world.tell(f"{self.name}: {name} is forbidden for {seconds:.0f} s")
 
-        def grant() -> None:
+        def grant():
             found.forbidden = False
 
         self.world.at(seconds, grant)

@@ -6,8 +6,6 @@ arrives, or arrives later; an answer that is lost leaves the client in doubt. li
 connects anew, says so in its log, and sends the request again.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -67,12 +65,12 @@ class Network:
             raise self._lost(what)
         return answer
 
-    def _deliver(self, here: World, call: Callable[[], Any]) -> Any:
+    def _deliver(self, here, call):
         """Let a request arrive, whatever becomes of the process that sent it meanwhile."""
         fiber, back = here.fiber, here.random.random() * self.latency
-        answer: list[Any] = []
+        answer = []
 
-        def arrive() -> None:
+        def arrive():
             try:
                 answer.append(call())
             except KafkaException as refused:
@@ -85,7 +83,7 @@ class Network:
             raise answer[0]
         return answer[0]
 
-    def _delay(self, call: Callable[[], Any], what: str) -> None:
+    def _delay(self, call, what):
         """Let a request arrive later."""
         here = World.current
         here.tell(f"{here.process}: {what} is delayed")
@@ -93,16 +91,16 @@ class Network:
         seconds = here.random.random() * self.late_seconds
         here.at(seconds, lambda: self._arrive_late(call, what))
 
-    def _hear(self, facility: str) -> None:
+    def _hear(self, facility):
         """Log what librdkafka says of a connection."""
 
-    def _lost(self, what: str) -> Lost:
+    def _lost(self, what):
         here = World.current
         here.sleep(here.random.choice((0.0, self.request_timeout)))
         self._hear("FAIL")
         return Lost(what)
 
-    def _arrive_late(self, call: Callable[[], Any], what: str) -> None:
+    def _arrive_late(self, call, what):
         Network.under_way -= 1
         World.current.tell(f"{what} arrives late")
         try:
@@ -112,12 +110,12 @@ class Network:
 
 
 class _Client(Network):
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
         self.settings = settings
         self.cluster = CLUSTERS[settings["bootstrap.servers"]]
         self._logger = logger
 
-    def _hear(self, facility: str) -> None:
+    def _hear(self, facility):
         if self._logger is not None:
             self._logger.log(20, "%s %s %s", facility, "client", "disconnected")
 
@@ -135,7 +133,7 @@ class _Client(Network):
                     raise failed("_TRANSPORT", "Failed to get metadata", retriable=True) from None
                 World.current.sleep(_RETRY_SECONDS)
 
-    def _metadata(self, topic: str | None) -> Any:
+    def _metadata(self, topic):
         names = [topic] if topic else list(self.cluster.topics)
         brokers = {
             number: SimpleNamespace(id=number, host=self.cluster.name, port=9092)
@@ -147,7 +145,7 @@ class _Client(Network):
             topics={name: self._topic_metadata(name) for name in names},
         )
 
-    def _topic_metadata(self, name: str) -> Any:
+    def _topic_metadata(self, name):
         try:
             known = self.cluster.known(name)
         except KafkaException as error:
@@ -160,7 +158,7 @@ class _Client(Network):
 
 
 class Message:
-    def __init__(self, topic: str, partition: int, record: Record, error: Any = None) -> None:
+    def __init__(self, topic: str, partition: int, record: Record, error: Any = None):
         self._topic, self._partition, self._record, self._error = topic, partition, record, error
 
     def topic(self) -> str:
@@ -191,7 +189,7 @@ class Message:
 class Consumer(_Client):
     """A reader of one partition, as read_committed."""
 
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
         super().__init__(settings, logger)
         self._where: TopicPartition | None = None
         self._position = 0
@@ -200,16 +198,16 @@ class Consumer(_Client):
         self._fetched: deque[Message] = deque()
         self._asks_old_leader = World.current.chance(0.5)
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def assign(self, partitions: list[TopicPartition]):
         [self._where] = partitions
         self._position, self._high, self._told_end = self._where.offset, -1, -1
         self._fetched.clear()
 
-    def unassign(self) -> None:
+    def unassign(self):
         self._where = None
         self._fetched.clear()
 
-    def close(self) -> None:
+    def close(self):
         self._where = None
 
     def poll(self, timeout: float = 0) -> Message | None:
@@ -228,8 +226,7 @@ class Consumer(_Client):
             found.append(self._fetched.popleft())
         return found
 
-    def _fetch(self) -> None:
-        assert self._where is not None
+    def _fetch(self):
         topic, number = self._where.topic, self._where.partition
         is_asked = self._asks_old_leader and self.old_leaders_answer
         is_old = is_asked or World.current.process.cut_off_until > World.current.seconds
@@ -252,7 +249,7 @@ class Consumer(_Client):
                 eof = KafkaError(KafkaError._PARTITION_EOF)
                 self._fetched.append(Message(topic, number, end, eof))
 
-    def _read(self, topic: str, number: int, *, is_old: bool) -> tuple[list[Record], int, int]:
+    def _read(self, topic, number, *, is_old):
         part = self.cluster.partition(topic, number)
         end, stable = part.end, part.stable
         if part.stale and World.current.seconds < part.stale[0] and is_old:
@@ -272,14 +269,12 @@ class Consumer(_Client):
 
 
 class AdminClient(_Client):
-    def _futures(
-        self, names: Iterable[Any], call: Callable[[Any], Any], timeout: float
-    ) -> dict[Any, Future]:
+    def _futures(self, names, call, timeout):
         """Ask once for all, in a fiber of its own; each gets an answer of its own."""
         futures = {name: Future() for name in names}
 
-        def answers() -> dict[Any, tuple[Any, KafkaException | None]]:
-            found: dict[Any, tuple[Any, KafkaException | None]] = {}
+        def answers():
+            found = {}
             for name in futures:
                 try:
                     found[name] = call(name), None
@@ -287,7 +282,7 @@ class AdminClient(_Client):
                     found[name] = None, error
             return found
 
-        def ask() -> None:
+        def ask():
             until = World.current.seconds + timeout
             while True:
                 try:
@@ -315,7 +310,7 @@ class AdminClient(_Client):
         request_timeout: float = 15,
         include_authorized_operations: bool = False,
     ) -> dict[str, Future]:
-        def described(name: str) -> Any:
+        def described(name):
             known = self.cluster.known(name)
             partitions = [
                 SimpleNamespace(
@@ -328,7 +323,7 @@ class AdminClient(_Client):
         return self._futures(topics.topic_names, described, request_timeout)
 
     def describe_configs(self, resources: Any, *, request_timeout: float = 15) -> dict[Any, Future]:
-        def described(one: Any) -> Any:
+        def described(one):
             settings = self.cluster.known(one.name).settings
             return {key: SimpleNamespace(value=value) for key, value in settings.items()}
 
@@ -339,7 +334,7 @@ class AdminClient(_Client):
     ) -> dict[str, Future]:
         asked = {one.topic: one for one in new}
 
-        def create(name: str) -> None:
+        def create(name):
             if not validate_only:
                 one = asked[name]
                 self.cluster.create(one.topic, one.num_partitions, dict(one.config or {}))
@@ -350,7 +345,7 @@ class AdminClient(_Client):
         self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any = None,
         request_timeout: float = 15,
     ) -> dict[TopicPartition, Future]:  # fmt: skip
-        def offset(where: TopicPartition) -> Any:
+        def offset(where):
             spec = wanted[where]
             part = self.cluster.partition(where.topic, where.partition)
             latest = "latest" in type(spec).__name__.lower() or getattr(spec, "_value", 0) == -1
@@ -362,7 +357,7 @@ class AdminClient(_Client):
 class Producer(_Client):
     """An idempotent, perhaps transactional producer."""
 
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
         super().__init__(settings, logger)
         self._id: str | None = settings.get("transactional.id")
         self._timeout = settings.get("transaction.timeout.ms", 60_000) / 1000
@@ -396,7 +391,7 @@ class Producer(_Client):
         on_delivery: Any = None,
         headers: Any = None,
         timestamp: int | None = None,
-    ) -> None:
+    ):
         self._raise_if_broken()
         if self._id is not None and self._state != "open":
             raise failed("_STATE", "the transaction is not open")
@@ -409,14 +404,14 @@ class Producer(_Client):
         )
         self._sent += len(value or b"") + len(key or b"")
 
-    def __len__(self) -> int:
+    def __len__(self):
         return sum(map(len, self._queue.values())) + self._in_flight
 
-    def _raise_if_broken(self) -> None:
+    def _raise_if_broken(self):
         if self._fatal is not None:
             raise KafkaException(self._fatal)
 
-    def _send_all(self) -> None:
+    def _send_all(self):
         for (topic, partition), records in list(self._queue.items()):
             del self._queue[topic, partition]
             self._number += 1
@@ -427,10 +422,10 @@ class Producer(_Client):
             self._in_flight += len(records)
             World.current.spawn(lambda b=batch, r=records: self._send(b, r), "send")
 
-    def _send(self, batch: Batch, records: list[Any]) -> None:
+    def _send(self, batch, records):
         until = World.current.seconds + self._patience
-        first: int | None = None
-        error: KafkaError | None = None
+        first = None
+        error = None
         try:
             first = self._written(batch, until)
         except KafkaException as refused:
@@ -447,7 +442,7 @@ class Producer(_Client):
                 self._reports.append(lambda r=report, e=error, m=message: r(e, m))
         self._changed.set()
 
-    def _written(self, batch: Batch, until: float) -> int:
+    def _written(self, batch, until):
         """Send a batch until it is acknowledged. Raises KafkaException."""
         if self._id is not None:
             self._add((batch.topic, batch.partition), until)
@@ -471,18 +466,18 @@ class Producer(_Client):
                 raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
             World.current.sleep(_RETRY_SECONDS)
 
-    def _hear_throttling(self, batch: Batch) -> None:
+    def _hear_throttling(self, batch):
         """Hear how long the broker reads nothing more from this connection."""
         seconds = self.cluster.throttle(sum(len(each[1] or b"") for each in batch.records))
         if seconds and (told := self.settings.get("throttle_cb")):
             self._muted_until = World.current.seconds + seconds
             self._reports.append(lambda: told(SimpleNamespace(throttle_time=seconds)))
 
-    def _stay_muted(self) -> None:
+    def _stay_muted(self):
         if self._muted_until > World.current.seconds:
             World.current.sleep(self._muted_until - World.current.seconds)
 
-    def _add(self, where: tuple[str, int], until: float) -> None:
+    def _add(self, where, until):
         while where not in self._added:
             try:
                 self.ask(
@@ -502,7 +497,7 @@ class Producer(_Client):
                 raise failed("_MSG_TIMED_OUT", "Local: Message timed out")
             World.current.sleep(_RETRY_SECONDS)
 
-    def _note(self, error: KafkaError) -> None:
+    def _note(self, error):
         if error.name() in ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_FENCED"):
             self._fatal = KafkaError(KafkaError._FENCED, "fenced", True)
         elif self._id is not None and self._abortable is None:
@@ -514,7 +509,7 @@ class Producer(_Client):
             self._changed.wait(timeout)
         return self._serve()
 
-    def _serve(self) -> int:
+    def _serve(self):
         count = len(self._reports)
         while self._reports:
             self._reports.popleft()()
@@ -530,13 +525,13 @@ class Producer(_Client):
         self._serve()
         return len(self)
 
-    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True) -> None:
+    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True):
         self._queue.clear()
         self._report = None
 
     # Transactions.
 
-    def init_transactions(self, timeout: float) -> None:
+    def init_transactions(self, timeout: float):
         until = World.current.seconds + timeout
         while True:
             try:
@@ -555,19 +550,19 @@ class Producer(_Client):
                 raise failed("_TIMED_OUT", "Failed to initialize", retriable=True)
             World.current.sleep(_RETRY_SECONDS)
 
-    def begin_transaction(self) -> None:
+    def begin_transaction(self):
         self._raise_if_broken()
         if self._state != "ready":
             raise failed("_STATE", f"the producer is {self._state}")
         self._state, self._added, self._abortable = "open", set(), None
 
-    def commit_transaction(self, timeout: float = -1) -> None:
+    def commit_transaction(self, timeout: float = -1):
         self._end(timeout, commit=True)
 
-    def abort_transaction(self, timeout: float = -1) -> None:
+    def abort_transaction(self, timeout: float = -1):
         self._end(timeout, commit=False)
 
-    def _end(self, timeout: float, *, commit: bool) -> None:
+    def _end(self, timeout, *, commit):
         """End the transaction; called again after a time-out, it goes on waiting."""
         self._raise_if_broken()
         if commit and self._abortable is not None:
@@ -591,7 +586,7 @@ class Producer(_Client):
             raise error
         self._state = "ready"
 
-    def _send_end(self, future: Future, *, commit: bool) -> None:
+    def _send_end(self, future, *, commit):
         self._send_all()
         while self._in_flight:
             self._changed.clear()

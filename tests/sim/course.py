@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shipper import runtime
-from shipper.config.pipeline import Pipeline
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
@@ -23,7 +22,7 @@ from tests.sim.world import FAULTS, World
 class Outcome:
     """What a run of the course left."""
 
-    def __init__(self, code: int, folder: RunFolder, ships: list[ShipResult]) -> None:
+    def __init__(self, code: int, folder: RunFolder, ships: list[ShipResult]):
         self.code, self._folder, self.ships = code, folder, ships
         self.sent = sum(each.delivered for each in ships)
         """Records that the run delivered."""
@@ -52,14 +51,14 @@ class Course(History):
     ``HEAD_LINES`` lines or more has a head; the first line of one with ``headed`` is a header that
     all such files share."""
 
-    def __init__(self, world: World, story: Story, settings: Mapping[str, Any]) -> None:
+    def __init__(self, world: World, story: Story, settings: Mapping[str, Any]):
         super().__init__(world, Habits(repeats=False))
         self.settings = dict(settings)
         """Settings of `source` beside those of every history."""
         self._story = story
         self._ids = iter(range(1_000))
 
-    def play(self) -> None:
+    def play(self):
         self._set_up()
         for path in list(self.source.files):
             self.source.remove(path)
@@ -67,23 +66,23 @@ class Course(History):
         self._heal()
         self._story(self)
 
-    def write(self, name: str, lines: int, *, headed: bool = False) -> None:
+    def write(self, name: str, lines: int, *, headed: bool = False):
         self.source.write(ROOT + name, lines, headed=headed)
 
-    def rename(self, name: str, to: str) -> None:
+    def rename(self, name: str, to: str):
         self.source.rename(ROOT + name, ROOT + to)
 
-    def copy(self, name: str, to: str) -> None:
+    def copy(self, name: str, to: str):
         self.source.copy(ROOT + name, ROOT + to)
 
-    def grow(self, name: str, lines: int) -> None:
+    def grow(self, name: str, lines: int):
         runtime.sleep(1.0)
         self.source.grow(ROOT + name, lines)
 
-    def pack(self, name: str) -> None:
+    def pack(self, name: str):
         self.source.pack(ROOT + name)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str):
         self.source.remove(ROOT + name)
 
     def run(self, run_id: str = "", *steps: str, **options: Any) -> Outcome:
@@ -101,7 +100,7 @@ class Course(History):
         lines = [line for topic in TOPICS for line in cluster.values(topic)]
         return Counter(line.rstrip(b".").decode() for line in lines)
 
-    def _pipeline(self, run: Run) -> Pipeline:
+    def _pipeline(self, run):
         made = super()._pipeline(run)
         return made.model_copy(update={"source": made.source.model_copy(update=self.settings)})
 
@@ -112,8 +111,8 @@ Story = Callable[[Course], None]
 def course(**settings: Any) -> Callable[[Story], Callable[[], None]]:
     """Make a test of what ``story`` does in a simulated world; ``settings`` are of `source`."""
 
-    def of(story: Story) -> Callable[[], None]:
-        def test() -> None:
+    def of(story):
+        def test():
             world = World(1, without=FAULTS)
             ships.play_history(world, lambda: Course(world, story, settings))
 

@@ -58,17 +58,17 @@ class FilesEngine:
 
     version = "4.2"
 
-    def __init__(self, pipeline: Pipeline, source: SimSource, name: str, hurt: Hurt) -> None:
+    def __init__(self, pipeline: Pipeline, source: SimSource, name: str, hurt: Hurt):
         self.pipeline, self.source, self.name, self.hurt = pipeline, source, name, hurt
         self.between_pages: Callable[[], object] = lambda: None
         """Called between two pages of a listing."""
 
-    def start(self) -> None:
+    def start(self):
         pass
 
     start_java = begin = begin_to_stop = stop = abandon = start
 
-    def refuse_unsafe_sql(self, config_dir: Path) -> None:
+    def refuse_unsafe_sql(self, config_dir: Path):
         pass
 
     def source_requests(self) -> dict[str, int]:
@@ -99,7 +99,7 @@ class FilesEngine:
         if self.source.breaks and World.current.chance(0.2):
             raise SourceUnreachable("the listing broke off")
         start, end = (to_ms(modified.start), to_ms(modified.end)) if modified else (0, 1 << 62)
-        found: dict[FileId, ListedFile] = {}
+        found = {}
         seen = ""
         self.source.listed_by.append(process := World.current.process)
         while page := sorted(path for path in self.source.files if path > seen)[:_PAGE]:
@@ -114,7 +114,7 @@ class FilesEngine:
         self.source.listed_by.remove(process)
         return Listed(list(found.values()))
 
-    def look_at(self, files: Sequence[PlannedFile]) -> None:
+    def look_at(self, files: Sequence[PlannedFile]):
         for planned in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
@@ -143,10 +143,10 @@ class FilesEngine:
         passed = CheckResult(check="files", severity="block", passed=True, expected="", observed="")
         return SourceJudged([passed])
 
-    def read_through(self, files: Sequence[PlannedFile]) -> None:
+    def read_through(self, files: Sequence[PlannedFile]):
         pass
 
-    def sum_up(self, files: Sequence[ToSum]) -> None:
+    def sum_up(self, files: Sequence[ToSum]):
         for planned, lengths in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
@@ -214,12 +214,12 @@ class BoundedPool(LanePool):
 
     _largest = 0
 
-    def __init__(self, options: LaneOptions, *arguments: Any, **named: Any) -> None:
+    def __init__(self, options: LaneOptions, *arguments: Any, **named: Any):
         if World.current.seed % 2:
             options = replace(options, parking_bytes=_PARKED_BYTES)
         super().__init__(options, *arguments, **named)
 
-    def submit(self, chunks: list[Chunk]) -> None:
+    def submit(self, chunks: list[Chunk]):
         self._largest = max(self._largest, sum(chunk.size_bytes for chunk in chunks))
         super().submit(chunks)
         under_way = [*(lane.current for lane in self._lanes), *self._ready]
@@ -236,14 +236,14 @@ class SimJob:
 
     def __init__(
         self, engine: FilesEngine, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile]
-    ) -> None:
+    ):
         self._engine, self._order, self._cluster = engine, order, cluster
         self._tasks = order.tasks
         self._pieces = list(file_pieces(files, engine.pipeline.split_size_bytes))
         self._reports: dict[int, list[PieceReport]] = {}
         self._stopped = False
 
-    def run(self, scan: Scan) -> None:
+    def run(self, scan: Scan):
         with runtime.ThreadPoolExecutor(self._tasks, thread_name_prefix="spark") as pool:
             done = list(pool.map(self._task, range(self._tasks)))
         scan.receipts = [receipt for receipt in done if isinstance(receipt, Receipt)]
@@ -252,8 +252,8 @@ class SimJob:
         if failures := [each for each in done if isinstance(each, Exception)]:
             raise failures[0]
 
-    def _task(self, task: int) -> Receipt | Exception:
-        error: Exception = RuntimeError("the job was stopped")
+    def _task(self, task):
+        error = RuntimeError("the job was stopped")
         for attempt in range(_ATTEMPTS):
             if self._stopped:
                 break
@@ -263,15 +263,15 @@ class SimJob:
             error = answer
         return error
 
-    def _attempt(self, task: int, attempt: int) -> Receipt | Exception:
+    def _attempt(self, task, attempt):
         """Run one attempt; give it up for lost when its process is dead, or does not answer."""
         here = World.current
         process = Process(f"{self._engine.name}.{self._cluster.name}.task{task}.{attempt}")
         self._engine.hurt(process)
-        answer: Future = Future()
-        reports: list[PieceReport] = []
+        answer = Future()
+        reports = []
 
-        def work() -> None:
+        def work():
             try:
                 receipt = sink_task.ship_task(
                     self._order, self._cluster, self._batches(task, reports), task,
@@ -284,7 +284,7 @@ class SimJob:
                 answer.set_result(error)
 
         here.spawn(work, "task", process)
-        silent_since: float | None = None
+        silent_since = None
         while not answer.wait(1.0):
             quiet = process.dead or process.paused_until > here.seconds
             silent_since = (silent_since or here.seconds) if quiet else None
@@ -293,10 +293,10 @@ class SimJob:
             if silent_since is not None and here.seconds > silent_since + 5:
                 return RuntimeError("the executor was lost")
         self._reports[task] = reports
-        found: Receipt | Exception = answer.result()
+        found = answer.result()
         return found
 
-    def _batches(self, task: int, reports: list[PieceReport]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, task, reports):
         """Yield what the worker sees of a task's pieces. Where the JVM's reader fails, the stream
         ends; Spark fails the attempt only after the worker."""
         topics = len(self._order.topics)
@@ -305,19 +305,19 @@ class SimJob:
                 return
             yield from self._engine.batches(piece, piece.split, reports, topics)
 
-    def stop(self) -> None:
+    def stop(self):
         self._stopped = True
 
     def read_so_far(self) -> object:
         return None
 
 
-def _is_planned(file: SourceFile, planned: PlannedFile) -> bool:
+def _is_planned(file, planned):
     now = (file.size_bytes, file.modified_ms, file.etag)
     return now == (planned.size_bytes, planned.modified_ms, planned.etag)
 
 
-def _head_of(file: SourceFile) -> str:
+def _head_of(file):
     """The head of HEAD_LINES lines: a file of fewer is as short as a header is elsewhere."""
     beginning = b"".join(file.line(i) + b"\n" for i in range(min(HEAD_LINES, file.lines)))
     return f"{len(beginning)}:{xxhash.xxh64_hexdigest(beginning)}"
@@ -332,23 +332,19 @@ def content_of(file: SourceFile, first: int, end: int) -> ByteSum:
     return ByteSum((end - first) * LINE_BYTES, crc, 0)
 
 
-def _batch(split: int, lines: tuple[bytes | None, ...], topics: int = 1) -> pa.RecordBatch:
+def _batch(split, lines, topics=1):
     splits = pa.array([split] * len(lines), pa.int64())
     return pa.RecordBatch.from_arrays([splits, *_columns(lines, topics)], _NAMES)
 
 
 @functools.lru_cache(1024)
-def _columns(lines: tuple[bytes | None, ...], topics: int) -> tuple[pa.Array, pa.Array, pa.Array]:
+def _columns(lines, topics):
     sums = [None if line is None else _signed(xxhash.xxh64_intdigest(line, 42)) for line in lines]
     numbers = [
         None if line is None or line[:1].isdigit() else topic_of(line) % topics for line in lines
     ]
-    return (
-        pa.array(lines, pa.binary()),
-        pa.array(sums, pa.int64()),
-        pa.array(numbers, pa.int32()),
-    )
+    return (pa.array(lines, pa.binary()), pa.array(sums, pa.int64()), pa.array(numbers, pa.int32()))
 
 
-def _signed(value: int) -> int:
+def _signed(value):
     return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,10 +1,7 @@
 """Histories of lanes, ledger and takeover alone: what a ship does from its lease to its receipts,
 without plan, gates and results. So small that two cores play ten thousand of them in a minute."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -35,7 +32,7 @@ _BATCH_BYTES, _CHUNK_BYTES = 20_000, 12_000
 class LaneHistory(ships.History):
     """One seed: a cluster, one file, and ships that interleave."""
 
-    def _set_up(self) -> None:
+    def _set_up(self):
         self._strikes = self.habits.strikes  # of `takeovers` alone: they take their time
         super()._set_up()
         self._no_leases = self.world.chance(0.5)
@@ -47,19 +44,19 @@ class LaneHistory(ships.History):
         self.clusters["one"].create(self._ledger_topic, PARTITIONS, SETTINGS)
 
     @property
-    def _counts_of_runs(self) -> tuple[int, int]:
+    def _counts_of_runs(self):
         return (2, 4) if self.habits.strikes else (1, 2)
 
     @property
-    def _ledger_topic(self) -> str:
+    def _ledger_topic(self):
         return ships.cluster_of("one").ledger_topic("sim")
 
-    def _run_last(self, new: Callable[[], ships.Run]) -> None:
+    def _run_last(self, new):
         """Let most histories end where a run would take over: what it rests on is compared."""
         if self._has_last:
             super()._run_last(new)
 
-    def _run(self, run: ships.Run) -> None:
+    def _run(self, run):
         files = [replace(file) for file in self.source.files.values()]
         try:
             self._ship(run)
@@ -69,7 +66,7 @@ class LaneHistory(ships.History):
             self.world.tell(f"{run.name}: {error.message}")
             run.code = 1
 
-    def _ship(self, run: ships.Run) -> None:
+    def _ship(self, run):
         """Ship the file: lease, takeover, tasks, and what the ledger holds then."""
         cluster = ships.cluster_of("one")
         pipeline = ships.pipeline_of(2, 2, ("one",))
@@ -123,7 +120,7 @@ class LaneHistory(ships.History):
                 raise ShipperError("another pass would send what was not parked")
             ledger.decide(ask_committed(taken.chunks_end))
 
-    def _compare(self) -> None:
+    def _compare(self):
         """Refuse doubled lines, and a ledger that says other than the topics."""
         claimed = self.claimed("one")
         if claimed != (found := self._found()):
@@ -134,7 +131,7 @@ class LaneHistory(ships.History):
         if self._has_last:
             self._refuse_missing(set(self.source.truth()))
 
-    def _found(self, name: str = "one") -> Counter[bytes]:
+    def _found(self, name="one"):
         topics = self.clusters[name].topics
         return Counter(
             one.value or b""
@@ -143,11 +140,11 @@ class LaneHistory(ships.History):
             for one in part.ended()
         )
 
-    def _refuse_missing(self, lines: set[bytes]) -> None:
+    def _refuse_missing(self, lines):
         if missing := lines - self._found().keys():
             raise Wrong(f"a run succeeded, and {shown(Counter(missing))} are missing")
 
 
-def play(world: World, habits: ships.Habits | None = None) -> None:
+def play(world: World, habits: ships.Habits | None = None):
     """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
     ships.play_history(world, lambda: LaneHistory(world, habits or ships.Habits()))

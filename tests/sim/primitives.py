@@ -16,7 +16,7 @@ from shipper import runtime
 from tests.sim.world import EPOCH, LOOK_SECONDS, Fiber, Stuck, World
 
 
-def _deadline(timeout: float | None) -> float | None:
+def _deadline(timeout):
     return None if timeout is None or timeout < 0 else World.current.seconds + timeout
 
 
@@ -25,7 +25,7 @@ class Waiters:
 
     __slots__ = ("_fibers",)
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._fibers: list[Fiber] = []
 
     def wait(self, until: float | None) -> bool:
@@ -38,7 +38,7 @@ class Waiters:
             self._fibers.remove(fiber)
         return False
 
-    def wake(self, count: int | None = None) -> None:
+    def wake(self, count: int | None = None):
         here = World.current
         while self._fibers and count != 0 and not here.over:
             fiber = self._fibers.pop(0)
@@ -51,7 +51,7 @@ class Waiters:
 class Lock:
     _depth = 1
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._owner: Fiber | None = None
         self._waiters = Waiters()
 
@@ -70,7 +70,7 @@ class Lock:
         self._owner = here.fiber
         return True
 
-    def release(self) -> None:
+    def release(self):
         self._owner = None
         if self._waiters._fibers:
             self._waiters.wake(1)
@@ -78,15 +78,15 @@ class Lock:
     def locked(self) -> bool:
         return self._owner is not None
 
-    def __enter__(self) -> bool:
+    def __enter__(self):
         return self.acquire()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.release()
 
 
 class RLock(Lock):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._depth = 0
 
@@ -96,22 +96,22 @@ class RLock(Lock):
         self._depth += 1
         return True
 
-    def release(self) -> None:
+    def release(self):
         self._depth -= 1
         if not self._depth:
             super().release()
 
 
 class Condition:
-    def __init__(self, lock: Any = None) -> None:
+    def __init__(self, lock: Any = None):
         self._lock = lock or RLock()
         self._waiters = Waiters()
         self.acquire, self.release = self._lock.acquire, self._lock.release
 
-    def __enter__(self) -> bool:
+    def __enter__(self):
         return bool(self._lock.acquire())
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -132,28 +132,28 @@ class Condition:
             self.wait(left)
         return found
 
-    def notify(self, n: int = 1) -> None:
+    def notify(self, n: int = 1):
         self._waiters.wake(n)
 
-    def notify_all(self) -> None:
+    def notify_all(self):
         if self._waiters._fibers:
             self._waiters.wake()
 
 
 class Event:
-    def __init__(self) -> None:
+    def __init__(self):
         self._set = False
         self._waiters = Waiters()
 
     def is_set(self) -> bool:
         return self._set
 
-    def set(self) -> None:
+    def set(self):
         self._set = True
         if self._waiters._fibers:
             self._waiters.wake()
 
-    def clear(self) -> None:
+    def clear(self):
         self._set = False
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -168,12 +168,12 @@ class Event:
 class Queue:
     """As no call gives way while it has changed something, there is no lock."""
 
-    def __init__(self, maxsize: int = 0) -> None:
+    def __init__(self, maxsize: int = 0):
         self.maxsize = maxsize
         self._items: deque[Any] = deque()
         self._waiters = Waiters()
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, item: Any, block: bool = True, timeout: float | None = None):
         most = self.maxsize
         if not self._wait_for(lambda: not most or len(self._items) < most, block, timeout):
             raise Full
@@ -187,7 +187,7 @@ class Queue:
         self._waiters.wake()
         return item
 
-    def _wait_for(self, can: Callable[[], object], block: bool, timeout: float | None) -> bool:
+    def _wait_for(self, can, block, timeout):
         here = World.current
         here.give_way()
         until = _deadline(timeout if block else 0.0)
@@ -201,7 +201,7 @@ class Queue:
     def get_nowait(self) -> Any:
         return self.get(block=False)
 
-    def put_nowait(self, item: Any) -> None:
+    def put_nowait(self, item: Any):
         self.put(item, block=False)
 
     def empty(self) -> bool:
@@ -221,16 +221,16 @@ class Thread:
         kwargs: dict[str, Any] | None = None,
         *,
         daemon: bool | None = None,
-    ) -> None:
+    ):
         self.name, self.daemon = name or "thread", daemon
         self._target, self._args, self._kwargs = target, tuple(args), kwargs or {}
         self._fiber: Fiber | None = None
         self._ended = Event()
 
-    def start(self) -> None:
+    def start(self):
         self._fiber = World.current.spawn(self._run, self.name)
 
-    def _run(self) -> None:
+    def _run(self):
         try:
             self.run()
         except GreenletExit:
@@ -242,11 +242,11 @@ class Thread:
             self._ended.set()
             del self._target, self._args, self._kwargs  # cycles are freed late
 
-    def run(self) -> None:
+    def run(self):
         if self._target:
             self._target(*self._args, **self._kwargs)
 
-    def join(self, timeout: float | None = None) -> None:
+    def join(self, timeout: float | None = None):
         self._ended.wait(timeout)
 
     def is_alive(self) -> bool:
@@ -258,20 +258,20 @@ class Thread:
 
 
 class Timer(Thread):
-    def __init__(self, interval: float, function: Callable[..., object]) -> None:
+    def __init__(self, interval: float, function: Callable[..., object]):
         super().__init__(target=function)
         self._interval, self._cancelled = interval, Event()
 
-    def cancel(self) -> None:
+    def cancel(self):
         self._cancelled.set()
 
-    def run(self) -> None:
+    def run(self):
         if not self._cancelled.wait(self._interval):
             super().run()
 
 
 class Future:
-    def __init__(self) -> None:
+    def __init__(self):
         self._done = Event()
         self._result: Any = None
         self._error: BaseException | None = None
@@ -279,18 +279,18 @@ class Future:
         self._callbacks: list[Callable[[Any], object]] = []
 
     @classmethod
-    def __class_getitem__(cls, _: Any) -> type[Future]:
+    def __class_getitem__(cls, _):
         return cls
 
-    def set_result(self, result: Any) -> None:
+    def set_result(self, result: Any):
         self._result = result
         self._end()
 
-    def set_exception(self, error: BaseException | None) -> None:
+    def set_exception(self, error: BaseException | None):
         self._error = error
         self._end()
 
-    def _end(self) -> None:
+    def _end(self):
         self._done.set()
         for callback in self._callbacks:
             callback(self)
@@ -328,7 +328,7 @@ class Future:
     def done(self) -> bool:
         return self._done.is_set()
 
-    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object]):
         if self.done():
             callback(self)
         else:
@@ -336,7 +336,7 @@ class Future:
 
 
 class ThreadPoolExecutor:
-    def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "pool") -> None:
+    def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "pool"):
         self._most = max_workers or 8
         self._name = thread_name_prefix
         self._waiting: deque[tuple[Future, Callable[..., Any], Any, Any]] = deque()
@@ -353,7 +353,7 @@ class ThreadPoolExecutor:
             worker.start()
         return future
 
-    def _work(self) -> None:
+    def _work(self):
         while self._waiting:
             future, call, args, kwargs = self._waiting.popleft()
             if future.cancelled():
@@ -373,17 +373,17 @@ class ThreadPoolExecutor:
         futures = [self.submit(call, *args) for args in zip(*iterables, strict=False)]
         return (future.result() for future in futures)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False):
         if cancel_futures:
             for future, *_ in self._waiting:
                 future.cancel()
         while wait and self._workers:
             self._workers.pop(0).join()
 
-    def __enter__(self) -> ThreadPoolExecutor:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.shutdown()
 
 
@@ -402,7 +402,7 @@ def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Ite
             changed.wait()
 
 
-def _monotonic() -> float:
+def _monotonic():
     here = World.current
     if here.over:
         raise GreenletExit
@@ -410,11 +410,11 @@ def _monotonic() -> float:
     return here.seconds
 
 
-def _time() -> float:
+def _time():
     return EPOCH + _monotonic() + World.current.process.clock_ahead
 
 
-def _now() -> dt.datetime:
+def _now():
     return dt.datetime.fromtimestamp(_time(), dt.UTC)
 
 

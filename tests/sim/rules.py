@@ -1,8 +1,6 @@
 """Rules that :mod:`tests.sim.power` removes besides those of ``tests/mutants``: rules of ``model/``
 that no test there removes, and faults of the past as they would look in the present code."""
 
-from __future__ import annotations
-
 from tests.mutants.trial import Mutant
 
 _MODEL, _PAST, _NO_TEST = "model/README.md", "A fault of the past", ""
@@ -264,7 +262,7 @@ TOGETHER = {
         "rotated_from(file.path) if recognises else []",
         "list(ask(ask_state()).chunks.files_of_path) if recognises else []",
         _NO_TEST,
-    ),
+    )
 }
 
 #: Rule that needs one certain course → module and test that script it.

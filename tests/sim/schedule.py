@@ -5,19 +5,14 @@ Before the last run, ``gaps`` may be silent about no file that is missing. The l
 all windows, and has no faults. Then nothing is missing, and no gap is left.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
-from typing import Any
 
 from shipper import runtime
 from shipper.cli.open_ledger import OpenLedger
 from shipper.cli.topic_state import PresentEntries
-from shipper.config.pipeline import Pipeline
 from shipper.errors import ClusterError, ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.archive import archive
@@ -26,7 +21,7 @@ from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
 from shipper.report.incomplete import beginnings_of, find_gaps, read_beginnings
-from shipper.report.results import Gap, RunReport
+from shipper.report.results import RunReport
 from shipper.report.window_records import read_records
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window
@@ -40,7 +35,7 @@ _UNFINISHED = ".tmp"
 _RUNS_URI = "memory://runs"
 
 
-def _tick(number: int, count: int = 1) -> Window:
+def _tick(number, count=1):
     start = ships.START + dt.timedelta(seconds=number * _TICK_SECONDS)
     return Window(start, start + dt.timedelta(seconds=count * _TICK_SECONDS))
 
@@ -48,14 +43,14 @@ def _tick(number: int, count: int = 1) -> Window:
 class ScheduleHistory(ships.History):
     """One seed: clusters, a source, and the runs of some windows."""
 
-    def __init__(self, world: World, habits: ships.Habits) -> None:
+    def __init__(self, world: World, habits: ships.Habits):
         super().__init__(world, habits)
         self._is_scheduled = True
         self._ticks = world.random.randint(2, 4)
         self._ids = iter(range(1_000))
         self._reports = world.chance(0.3)
 
-    def play(self) -> None:
+    def play(self):
         self._set_up()
         chance = self.world.random
         begun = []
@@ -79,7 +74,7 @@ class ScheduleHistory(ships.History):
         self._wait_for(begun)
         self._finish()
 
-    def _finish(self) -> None:
+    def _finish(self):
         """Let a run over all windows finish, and compare."""
         ticks = int(self.world.seconds // _TICK_SECONDS) + 1
         self._sleep_until(ticks * _TICK_SECONDS)
@@ -92,10 +87,10 @@ class ScheduleHistory(ships.History):
         if not self._left_out() and (gaps := self._gaps()):
             raise Wrong(f"nothing is missing, and gaps has {gaps[0]}")
 
-    def _sleep_until(self, seconds: float) -> None:
+    def _sleep_until(self, seconds):
         runtime.sleep(max(0.0, seconds - self.world.seconds))
 
-    def _run_of(self, window: Window, **options: Any) -> Run:
+    def _run_of(self, window, **options):
         chance, now = (
             self.world.random,
             dt.datetime.fromtimestamp(EPOCH + self.world.seconds, dt.UTC),
@@ -106,7 +101,7 @@ class ScheduleHistory(ships.History):
         self.runs.append(run)
         return run
 
-    def _by_hand(self, tick: int) -> list[Any]:
+    def _by_hand(self, tick):
         """Begin what people ask for after a tick."""
         chance, begun = self.world.random, []
         if chance.random() < 0.2:
@@ -126,13 +121,13 @@ class ScheduleHistory(ships.History):
         return begun
 
     @contextmanager
-    def _cluster_away(self) -> Iterator[None]:
+    def _cluster_away(self):
         """Let a cluster be away now and then while the block runs, perhaps behind the plan."""
         chance, away = self.world.random, self.clusters[self.world.random.choice(self.names)]
 
         over = False
 
-        def leave() -> None:
+        def leave():
             if not over:
                 away.down_until = self.world.seconds + 2_000
 
@@ -142,7 +137,7 @@ class ScheduleHistory(ships.History):
         over = True
         away.down_until = 0.0
 
-    def _trouble(self) -> None:
+    def _trouble(self):
         """Let a file also be written under another name at first, which no run takes."""
         super()._trouble()
         if self.habits.names:
@@ -150,22 +145,22 @@ class ScheduleHistory(ships.History):
             path = f"{ships.ROOT}t{len(self.source.written)}.log{_UNFINISHED}"
             self.source.write(path, self.world.random.randint(1, 9))
 
-    def _finish_files(self, share: float) -> None:
+    def _finish_files(self, share):
         for path in [path for path in self.source.files if path.endswith(_UNFINISHED)]:
             if self.world.chance(share):
                 self.source.rename(path, path.removesuffix(_UNFINISHED))
                 self.source.files[path.removesuffix(_UNFINISHED)].moved = False
 
-    def _begin_to_archive(self, tick: int) -> Any:
+    def _begin_to_archive(self, tick):
         """Begin to archive the windows before a tick, on one cluster."""
         name, process = self.world.random.choice(self.names), Process("archive")
 
-        def tell(text: str) -> None:
+        def tell(text):
             self.world.tell(text)
             for _ in range(2):
                 self.world.pass_point("told")  # it has read, and written nothing to the topic yet
 
-        def work() -> None:
+        def work():
             opened = self._open(name)
             try:
                 if opened.log.exists():
@@ -184,7 +179,7 @@ class ScheduleHistory(ships.History):
             self._wait_for_strike(run, *begun)
         return begun
 
-    def _open(self, name: str) -> OpenLedger:
+    def _open(self, name):
         """Open a cluster's ledger, as commands that look at ledgers do."""
         pipeline = self._pipeline(Run("any", config=self._config))
         name = self._config.cluster_name(name)
@@ -195,15 +190,15 @@ class ScheduleHistory(ships.History):
         return OpenLedger(pipeline, cluster, client, folder, log)
 
     @property
-    def _is_apart(self) -> bool:
+    def _is_apart(self):
         return self._hurts
 
-    def _pipeline(self, run: Run) -> Pipeline:
+    def _pipeline(self, run):
         of_run = run.tasks, run.lanes, tuple(self.names)
         pipeline = ships.pipeline_of(*of_run, self._on_replaced, config=run.config, scheduled=True)
         return self._noted(pipeline, run.config)
 
-    def _inventory(self, name: str) -> Inventory | None:
+    def _inventory(self, name):
         opened, found = self._open(first_name(name)), Inventory()
         if not opened.log.exists():
             return None
@@ -211,7 +206,7 @@ class ScheduleHistory(ships.History):
             found.add(of_path, "sim")
         return found
 
-    def _gaps(self) -> list[Gap]:
+    def _gaps(self):
         """Return the windows that ``shipper gaps`` names."""
         pipeline = self._pipeline(Run("any", config=self._config))
         since = beginnings_of(_RUNS_URI, pipeline)
@@ -221,7 +216,7 @@ class ScheduleHistory(ships.History):
         records = read_records(_RUNS_URI, "sim", ships.START)
         return find_gaps(windows, records, since, self._inventory)
 
-    def _refuse_silence(self) -> None:
+    def _refuse_silence(self):
         """Raise Wrong if a file is missing, and no gap is named in its window."""
         began = read_beginnings(_RUNS_URI, "sim")
         gaps = {(gap.cluster, gap.window) for gap in self._gaps()}
@@ -246,7 +241,7 @@ class ScheduleHistory(ships.History):
                     lacks = f"{name}: {path} lacks {len(missing)} lines"
                     raise Wrong(f"{lacks}, and gaps says nothing of {window}")
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run):
         super()._run(run)
         report = self._context(run).folder.find("report", RunReport)
         if report is None or run.ended is False or not self._reports:
@@ -265,14 +260,14 @@ class ScheduleHistory(ships.History):
                 ):
                     raise Wrong(f"{name} is said to be fresh until {until}, and lacks {path}")
 
-    def _steps(self, run: Run) -> list[str]:
+    def _steps(self, run):
         return [*super()._steps(run), *(["report"] * self._reports)]
 
 
 class ArchiveHistory(ScheduleHistory):
     """Two windows that were shipped. Then they are archived, and sent again, by runs that stop."""
 
-    def play(self) -> None:
+    def play(self):
         self._set_up()
         self.source.files.clear()
         self.source.written.clear()
@@ -300,7 +295,7 @@ class ArchiveHistory(ScheduleHistory):
         self._finish()
 
 
-def play(world: World, habits: ships.Habits | None = None) -> None:
+def play(world: World, habits: ships.Habits | None = None):
     """Play the world's seed. Raises as :func:`tests.sim.ships.play` does."""
     chosen = replace(habits or ships.Habits(), repeats=False)
     kind = ArchiveHistory if chosen.archives else ScheduleHistory

@@ -5,13 +5,11 @@ that they were replaced. At the end a run without faults ships what is left. The
 hold each line once.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +18,6 @@ from typing import Any
 from fsspec.implementations.memory import MemoryFileSystem
 
 from shipper import runtime
-from shipper.config.pipeline import Pipeline
 from shipper.driver import decide, ledger_progress, looking
 from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
@@ -28,18 +25,18 @@ from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
 from shipper.ledger import codec
 from shipper.ledger.codec import decode_sound
-from shipper.ledger.fold import ChunkOfSplit, Chunks, Invalidated, covered
+from shipper.ledger.fold import Chunks, Invalidated, covered
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkValue, Invalidation, InvalidationKey
 from shipper.report import window_records
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.request import RunRequest
-from shipper.types import FileId, LogRecord, SplitId
+from shipper.types import FileId, LogRecord
 from shipper.windows.window import Window
 from shipper.worker import task
 from tests.sim import clients
-from tests.sim.broker import SimCluster, Topic
+from tests.sim.broker import SimCluster
 from tests.sim.config import TOPICS, UNCHANGED, Config, cluster_of, pipeline_of
 from tests.sim.engine import BoundedPool, FilesEngine
 from tests.sim.primitives import installed
@@ -146,7 +143,7 @@ class Habits:
 class History:
     """One seed: clusters, a source, and runs that interleave."""
 
-    def __init__(self, world: World, habits: Habits) -> None:
+    def __init__(self, world: World, habits: Habits):
         self.world, self.habits = world, habits
         self.names = ["one", "two"][: habits.clusters]
         self.clusters = {name: SimCluster(world, name) for name in self.names}
@@ -183,11 +180,11 @@ class History:
             self._on_replaced = chance.choice(("continue", "fail" if habits.headers else "reship"))
 
     @property
-    def _counts_of_runs(self) -> tuple[int, int]:
+    def _counts_of_runs(self):
         """Least and most runs before the last one."""
         return (3, 4) if self.habits.reships else (2, 4) if self.habits.rotates else (2, 3)
 
-    def play(self) -> None:
+    def play(self):
         """Let the runs interleave, then let one finish, and compare."""
         self._set_up()
         begun = []
@@ -213,7 +210,7 @@ class History:
         self._run_last(lambda: Run("last", tasks=1, lanes=1, options=options, config=config))
         self._compare()
 
-    def _run_last(self, new: Callable[[], Run]) -> None:
+    def _run_last(self, new):
         """Let a run without faults finish what is left. While requests of earlier runs are still
         under way, one of them may announce its run, which supersedes this one."""
         while True:
@@ -231,7 +228,7 @@ class History:
                 raise Wrong(f"a healthy run failed: exit code {self.last.code}")
             runtime.sleep(clients.Network.late_seconds)
 
-    def _finish_begun(self) -> bool:
+    def _finish_begun(self):
         """Finish files that were begun under an earlier transform, which the last run refused.
         Return False if it did not, or if nobody can finish them."""
         refused = self._context(self.last).folder.find("plan", PlanResult)
@@ -245,7 +242,7 @@ class History:
                 return True
         return False
 
-    def _new_run(self, name: str) -> Run:
+    def _new_run(self, name):
         chance = self.world.random
         most_lanes = 4 if self.habits.changes else 2
         run = Run(name, chance.randint(1, 2), chance.randint(1, most_lanes), config=self._changed())
@@ -258,7 +255,7 @@ class History:
         self.runs.append(run)
         return run
 
-    def _changed(self) -> Config:
+    def _changed(self):
         """Return the pipeline's settings for the next run; an engineer may change them first."""
         if self.habits.changes and self.world.chance(0.7):
             chance, before = self.world.random, self._config
@@ -275,7 +272,7 @@ class History:
                 _move_ledger(before.cluster_name(name), self._config.cluster_name(name))
         return self._config
 
-    def _repeat_beside_zombie(self, run: Run) -> list[tuple[Fiber, Process]]:
+    def _repeat_beside_zombie(self, run):
         """Pause the machine of ``run`` when a task has read something, rename, and begin the run
         anew."""
         world = self.world
@@ -291,17 +288,17 @@ class History:
         self._rotate()
         return [self._begin(self._new_run(run.name))]
 
-    def _wait_for_strike(self, run: Run, fiber: Fiber, process: Process) -> None:
+    def _wait_for_strike(self, run, fiber, process):
         until = self.world.seconds + 100
         while not (run.is_struck or fiber.done or process.dead or self.world.seconds > until):
             runtime.sleep(0.1)
 
-    def _wait_for(self, begun: Sequence[tuple[Fiber, Process]]) -> None:
+    def _wait_for(self, begun):
         for fiber, process in begun:
             while not fiber.done and not process.dead:
                 runtime.sleep(1.0)
 
-    def _set_up(self) -> None:
+    def _set_up(self):
         chance, network = self.world.random, clients.Network
         clients.CLUSTERS.clear()
         for name, cluster in self.clusters.items():
@@ -331,7 +328,7 @@ class History:
         for number in range(chance.randint(1, 3)):
             self._write(f"{ROOT}f{number}.log")
 
-    def _change_topic(self, cluster: SimCluster, name: str) -> None:
+    def _change_topic(self, cluster, name):
         """Change a topic, or who may write to it, or how fast."""
         chance, topic = self.world.random, cluster.topics.get(name)
         if topic is None:
@@ -361,12 +358,12 @@ class History:
         elif what == "remake":
             cluster.remake(name, chance.choice((0.0, 1.0, 20.0)))
 
-    def _write(self, path: str) -> None:
+    def _write(self, path):
         chance, headed = self.world.random, self.habits.headers
         lines = 1 if headed and chance.random() < 0.4 else chance.randint(1, 30)
         self.source.write(path, lines, headed=headed)
 
-    def _heal(self) -> None:
+    def _heal(self):
         """End all faults."""
         self._hurts = self.source.breaks = False
         network = clients.Network
@@ -381,21 +378,21 @@ class History:
         while any(topic not in one.topics for one in self.clusters.values() for topic in TOPICS):
             runtime.sleep(1.0)
 
-    def _begin(self, run: Run) -> tuple[Fiber, Process]:
+    def _begin(self, run):
         process, chance = Process(f"{run.name}.driver"), self.world.random
         if self.habits.away and self._hurts:
             cluster, topic = self.clusters[self.names[0]], chance.choice(TOPICS)
             for number in range(len(cluster.topics[topic].partitions)):
                 cluster.lose_leader(topic, number, chance.choice((10.0, 25.0)))
 
-        def work() -> None:
+        def work():
             self._run(run)
             process.dead = True  # and with it threads that it has not waited for
 
         self._may_hurt(run, process)
         return self.world.spawn(work, "driver", process), process
 
-    def _may_hurt(self, run: Run, process: Process) -> None:
+    def _may_hurt(self, run, process):
         """Arm a kill or a pause of the process, at some moment of its life."""
         run.machine.append(process)
         if not self._hurts:
@@ -412,7 +409,7 @@ class History:
             process.struck_after = switches
             process.strike = lambda: [world.pause(each, seconds) for each in paused]
 
-    def _strike_at_a_point(self, run: Run, process: Process) -> None:
+    def _strike_at_a_point(self, run, process):
         """Arm a kill of the process, a pause of it or of its machine, or of the one thread, between
         two requests. The first run is struck more often than those that take over from it."""
         world, chance = self.world, self.world.random
@@ -431,7 +428,7 @@ class History:
                 else int(2 ** (chance.random() * (3 if process.struck_word else 6)))
             )
 
-        def strike() -> None:
+        def strike():
             run.is_struck = True
             for name, cluster in self.clusters.items() if is_isolated else ():
                 if (ledger := cluster_of(name).ledger_topic("sim")) in cluster.topics:
@@ -450,7 +447,7 @@ class History:
 
         process.strike = strike
 
-    def _meanwhile(self, is_driver: bool) -> None:
+    def _meanwhile(self, is_driver):
         """Let something else happen while a process is struck."""
         chance, cluster = self.world.random, self.clusters[self.names[0]]
         if self.habits.loses_ledger and is_driver and not self._lost_ledger:
@@ -458,7 +455,7 @@ class History:
         if chance.random() < (0.7 if self.habits.remakes else 0.2):
             self._change_topic(cluster, chance.choice(TOPICS))
 
-    def _cut_off(self, cluster: SimCluster, ledger: str, seconds: float) -> None:
+    def _cut_off(self, cluster, ledger, seconds):
         """Cut the ledger's leaders off from the other brokers: they are replaced, and answer on.
         Meanwhile answers may be lost."""
         for number in (0, 1):
@@ -467,12 +464,12 @@ class History:
         if self.world.chance(0.3):
             network.lost_answers = 0.3
 
-        def mend() -> None:
+        def mend():
             network.lost_answers = self._lost_answers if self._hurts else 0.0
 
         self.world.at(seconds, mend)
 
-    def _trouble(self) -> None:
+    def _trouble(self):
         """Let something happen to the clusters and to the source."""
         chance = self.world.random
         for name, cluster in self.clusters.items():
@@ -518,14 +515,14 @@ class History:
         if chance.random() < 0.3 or not self.source.files:
             self._write(f"{self.source.root}n{len(self.source.written)}.log")
 
-    def _lose_ledger(self) -> None:
+    def _lose_ledger(self):
         cluster, topic = self.clusters["one"], cluster_of("one").ledger_topic("sim")
         if topic in cluster.topics:
             self._lost_ledger = True
             is_made_anew = self.world.chance(0.5)
             cluster.remake(topic, 1.0) if is_made_anew else cluster.delete(topic)
 
-    def _rotate(self) -> None:
+    def _rotate(self):
         while not self.habits.while_listed and any(not one.dead for one in self.source.listed_by):
             runtime.sleep(0.1)
         path = self.world.random.choice(sorted(self.source.files))
@@ -543,11 +540,11 @@ class History:
             # A file of one line is too short to be told from the one that was at its path.
             self.source.files[path].moved = self.source.files[path].lines < HEAD_LINES
 
-    def _between_pages(self) -> None:
+    def _between_pages(self):
         if self._hurts and self.world.chance(0.5):
             self._rotate()
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run):
         there = set(self.source.files)
         try:
             run.code = self._run_apart(run) if self._is_apart else self._run_once(run)
@@ -565,13 +562,13 @@ class History:
                 self._results.append((run, name, self._result(run, name).started_at))
 
     @property
-    def _is_apart(self) -> bool:
+    def _is_apart(self):
         return self.habits.rotates and self._hurts
 
-    def _run_once(self, run: Run) -> int:
+    def _run_once(self, run):
         return run_module.run_steps(self._context(run), self._steps(run))
 
-    def _run_apart(self, run: Run) -> int:
+    def _run_apart(self, run):
         """Run each step by itself, as Airflow does: with time before it, and once more if it
         failed. A cluster whose step fails does not hold up the other."""
         chance, failed = self.world.random, dict[str, int]()
@@ -595,7 +592,7 @@ class History:
             runtime.sleep(chance.choice((0.0, 5.0, 30.0)))
         return next(iter(failed.values()), 0)
 
-    def _note_possible(self, run: Run) -> None:
+    def _note_possible(self, run):
         """Note how many records the ships of a run say that they may have doubled."""
         if not self.habits.changes:
             return
@@ -606,13 +603,13 @@ class History:
                 key = run.name, name, found.started_at
                 self._possible[key] = found.possible_duplicates
 
-    def _steps(self, run: Run) -> list[str]:
+    def _steps(self, run):
         steps = ["plan", "gate_source"]
         for name in self._pipeline(run).clusters:
             steps += [f"ship:{name}", f"gate_delivery:{name}"]
         return steps
 
-    def _context(self, run: Run) -> RunContext:
+    def _context(self, run):
         pipeline, window = self._pipeline(run), run.window
         engine = FilesEngine(pipeline, self.source, run.name, partial(self._may_hurt, run))
         if self.habits.while_listed:
@@ -627,20 +624,20 @@ class History:
             request=RunRequest(**run.options),
         )
 
-    def _pipeline(self, run: Run) -> Pipeline:
+    def _pipeline(self, run):
         ordering = "file" if self.habits.ordered else "none"
         of_run = run.tasks, run.lanes, tuple(self.names)
         root, config = self.source.root, run.config
         pipeline = pipeline_of(*of_run, self._on_replaced, ordering, root, config)
         return self._noted(pipeline, config)
 
-    def _noted(self, pipeline: Pipeline, config: Config) -> Pipeline:
+    def _noted(self, pipeline, config):
         """Note with which settings the pipeline's transform came."""
         if self.habits.changes:
             self._configs[pipeline.transform_digest()] = config
         return pipeline
 
-    def _compare(self) -> None:
+    def _compare(self):
         """Compare each topic with the truth. A file that was renamed or has grown may be missing if
         the last run left it out with a warning, and one that repeats the whole content of another
         one that is gone. No file may be doubled."""
@@ -674,16 +671,16 @@ class History:
                 ]:
                     raise Wrong(f"{name}: {topic} holds {wrong[0]!r}")
 
-    def _result(self, run: Run, name: str) -> ShipResult:
+    def _result(self, run, name):
         step = f"ship.{run.config.cluster_name(name)}"
         found = self._context(run).folder.find(step, ShipResult)
         assert found is not None
         return found
 
-    def _found(self, name: str) -> Counter[bytes]:
+    def _found(self, name):
         return Counter(line for topic in TOPICS for line in self.clusters[name].values(topic))
 
-    def _sent_plainly(self, name: str) -> Counter[bytes]:
+    def _sent_plainly(self, name):
         """Return the lines that were sent without a transaction: faults may double these."""
         if self._is_calm or not self.habits.changes:
             return Counter()
@@ -696,7 +693,7 @@ class History:
             if one.is_plain
         )
 
-    def _refuse_doubled(self, most: Counter[bytes], names: Sequence[str] = ()) -> None:
+    def _refuse_doubled(self, most, names=()):
         for name in names or self.names:
             twice = self._found(name) - most
             if doubled := twice - self._sent_plainly(name):
@@ -708,14 +705,14 @@ class History:
                 )
 
     @property
-    def _tells_all(self) -> bool:
+    def _tells_all(self):
         """True if the ships' results name all that may be there twice: each run left its own, and
         none of them woke up later."""
         names = [run.name for run in self.runs]
         are_told = len({*names}) == len(names) and all(run.ended for run in self.runs)
         return self.habits.changes and are_told and not self.world.has_paused
 
-    def _refuse_untrue_figures(self, run: Run) -> None:
+    def _refuse_untrue_figures(self, run):
         """Raise Wrong if the results of a run that succeeded say other than the ledger what the run
         has sent. What a later run takes back or sends again counts there alone."""
         habits = self.habits
@@ -738,11 +735,11 @@ class History:
             if came - said or (is_fenced and said - came):
                 raise Wrong(f"{name}: {run.name} says that it sent {said}, the ledger {came}")
 
-    def _refuse_disorder(self, name: str) -> None:
+    def _refuse_disorder(self, name):
         """Raise Wrong if a partition has lines of a file in another order than the file."""
         for topic in TOPICS:
             for part in self.clusters[name].topics[topic].partitions:
-                last: dict[str, int] = {}
+                last = {}
                 for one in part.ended():
                     if one.is_plain and not self._is_calm:
                         continue
@@ -751,7 +748,7 @@ class History:
                         raise Wrong(f"{name}: {topic} has line {line} of file {file} too late")
                     last[file] = int(line)
 
-    def _invalidations(self, name: str) -> dict[FileId, set[int]]:
+    def _invalidations(self, name):
         """Return file → the generations below which its chunks do not count."""
         ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
         found = dict[FileId, set[int]]()
@@ -761,7 +758,7 @@ class History:
                     found.setdefault(file, set()).add(generation)
         return found
 
-    def _asked_again(self, name: str) -> Counter[bytes]:
+    def _asked_again(self, name):
         """Return the lines of files that were to be sent again, each as often as they were."""
         if not (self.habits.reships or self.habits.archives):
             return Counter()
@@ -787,7 +784,7 @@ class History:
             if self._configs.get(chunk.digest, UNCHANGED).topic_of(line) == of.topic
         )
 
-    def _chunks(self, name: str) -> Iterator[tuple[SplitId, ChunkOfSplit, ChunkValue]]:
+    def _chunks(self, name):
         """Yield what a cluster's ledger says, without what was taken back."""
         ledger = self.clusters[name].topics[cluster_of(name).ledger_topic("sim")]
         over = {
@@ -799,7 +796,7 @@ class History:
             for of, chunk in state.chunks.items():
                 yield split, of, chunk
 
-    def _left_out(self) -> Counter[bytes]:
+    def _left_out(self):
         """Return the lines of files that the last run named as left out, and may."""
         folder = self._context(self.last).folder
         plan = folder.need("plan", PlanResult)
@@ -812,14 +809,14 @@ class History:
         )
 
 
-def _move_ledger(before: str, now: str) -> None:
+def _move_ledger(before, now):
     """Move the folder of a cluster's ledger, as docs/how-to/rename.md says."""
     old, store = f"/runs/sim/ledger.{before}/", MemoryFileSystem.store
     for path in [path for path in store if now != before and path.startswith(old)]:
         store[f"/runs/sim/ledger.{now}/{path.removeprefix(old)}"] = store.pop(path)
 
 
-def _records(ledger: Topic, partition: int) -> list[LogRecord]:
+def _records(ledger, partition):
     return [
         LogRecord(one.offset, one.timestamp_ms, one.key or b"", one.value)
         for one in ledger.partitions[partition].ended()
@@ -831,34 +828,34 @@ def shown(lines: Counter[bytes]) -> str:
     return f"{sum(lines.values())} lines: {first} …"
 
 
-def _tell(text: str) -> None:
+def _tell(text):
     if not World.current.over:
         World.current.tell(f"says: {text}")
 
 
-def _piped(self: MemoryFileSystem, *given: Any, **more: Any) -> None:
+def _piped(self, *given, **more):
     _PIPE(self, *given, **more)
     if not World.current.over:
         World.current.pass_point("store")
 
 
 @functools.lru_cache(4096)
-def _read_once(kind: Any, value: bytes) -> Any:
+def _read_once(kind, value):
     """Parse a value of the ledger; a history reads each of them some ten times."""
     return _READ(kind, value)
 
 
-def play(world: World, habits: Habits | None = None) -> None:
+def play(world: World, habits: Habits | None = None):
     """Play the world's seed. Raises Wrong, Stuck, or whatever the product let through."""
     play_history(world, lambda: History(world, habits or Habits()))
 
 
-def play_history(world: World, history: Callable[[], History]) -> None:
+def play_history(world: World, history: Callable[[], History]):
     """Play a history in the world."""
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]  # no seed sees the folders of another
     window_records._file.cache_clear()
-    places: list[tuple[Any, str, Any]] = [
+    places = [
         *clients.places(),
         (task, "LanePool", BoundedPool),
         (MemoryFileSystem, "pipe_file", _piped),

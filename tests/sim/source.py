@@ -3,8 +3,6 @@
 Every line that was ever written says which it is, so that it can be told where it arrives.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -57,7 +55,7 @@ class SourceFile:
 
 
 @functools.lru_cache(4096)
-def _line(number: int, index: int) -> bytes:
+def _line(number, index):
     return f"file {number} line {index}".encode().ljust(LINE_BYTES - 1, b".")
 
 
@@ -83,7 +81,7 @@ class SimSource:
     """True if a task was told of an end that came too early."""
     root: str = ROOT
 
-    def _now_ms(self) -> int:
+    def _now_ms(self):
         return int((EPOCH + self.world.seconds) * 1000)
 
     def write(self, path: str, lines: int, *, headed: bool = False) -> SourceFile:
@@ -99,41 +97,41 @@ class SimSource:
             file.etag = f"etag {file.number}"
         return file
 
-    def overwrite(self, path: str) -> None:
+    def overwrite(self, path: str):
         """Write another content of the same size over a file, within the same moment."""
         before = self.files[path]
         self.write(path, before.lines).modified_ms = before.modified_ms
 
-    def pack(self, path: str) -> None:
+    def pack(self, path: str):
         """Compress a file, which keeps its time."""
         self.rename(path, f"{path}.gz")
         self.files[f"{path}.gz"].packed = True
 
-    def move(self, root: str) -> None:
+    def move(self, root: str):
         """Let the folder lie elsewhere from now on."""
         self.world.tell(f"the folder is {root} from now on")
         self.files = {root + path.removeprefix(self.root): f for path, f in self.files.items()}
         self.root = root
 
-    def grow(self, path: str, lines: int) -> None:
+    def grow(self, path: str, lines: int):
         file = self.files[path]
         file.lines += lines
         file.moved, file.since = True, self.world.seconds
         file.modified_ms = max(self._now_ms(), file.modified_ms + 1)
         self.world.tell(f"{path} grows to {file.lines} lines")
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str):
         self.world.tell(f"{path} is renamed to {to}")
         self.files[to] = self.files.pop(path)
         self.files[to].moved, self.files[to].since = True, self.world.seconds
 
-    def copy(self, path: str, to: str) -> None:
+    def copy(self, path: str, to: str):
         """Write the content of ``path`` to ``to`` as well, with its time (``cp -p``)."""
         self.world.tell(f"{path} is copied to {to}")
         self.files[to] = replace(self.files[path], moved=True)
         self.written.append(self.files[to])
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str):
         self.world.tell(f"{path} is removed")
         del self.files[path]
 

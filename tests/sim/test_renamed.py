@@ -2,13 +2,11 @@
 topic as often as it was written. Real servers are asked for the sums alone, and for one rotation
 (tests/integration/test_renamed.py)."""
 
-from __future__ import annotations
-
-from tests.sim.course import Course, course
+from tests.sim.course import course
 
 
 @course()
-def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world: Course) -> None:
+def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world):
     """A file may be written and renamed between two runs, and a new one may be empty at first."""
     world.write("app.log", 10)
     world.run()
@@ -25,7 +23,7 @@ def test_a_path_that_files_pass_through_takes_a_file_that_nobody_has_seen(world:
 
 
 @course(on_replaced="continue")
-def test_a_copy_beside_what_its_original_became_is_shipped(world: Course) -> None:
+def test_a_copy_beside_what_its_original_became_is_shipped(world):
     """The original lies there, if under another name or longer than it was when it was shipped."""
     world.write("a.log", 50)
     world.run()
@@ -43,7 +41,7 @@ def test_a_copy_beside_what_its_original_became_is_shipped(world: Course) -> Non
 
 
 @course(on_renamed="ship")
-def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world: Course) -> None:
+def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world):
     world.write("a.log", 50)
     world.run()
     world.rename("a.log", "b.log")
@@ -51,7 +49,7 @@ def test_a_new_name_is_a_new_file_if_the_pipeline_says_so(world: Course) -> None
 
 
 @course(on_replaced="continue")
-def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world: Course) -> None:
+def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world):
     world.write("app.log", 40)
     world.run()
     world.grow("app.log", 40)
@@ -69,9 +67,7 @@ def test_a_file_that_has_grown_is_continued_under_its_name_and_another(world: Co
 
 
 @course(on_replaced="fail")
-def test_a_file_that_has_grown_stops_the_run_and_a_copy_of_its_beginning_is_that_file(
-    world: Course,
-) -> None:
+def test_a_file_that_has_grown_stops_the_run_and_a_copy_of_its_beginning_is_that_file(world):
     world.write("app.log", 40)
     world.run()
     world.copy("app.log", "app.log.bak")
@@ -83,7 +79,7 @@ def test_a_file_that_has_grown_stops_the_run_and_a_copy_of_its_beginning_is_that
 
 
 @course(on_replaced="continue")
-def test_a_short_log_that_grew_before_it_was_rotated_goes_on(world: Course) -> None:
+def test_a_short_log_that_grew_before_it_was_rotated_goes_on(world):
     """It had less than a head, so only its name says where it was."""
     world.write("app.log", 1)
     world.run()
@@ -97,9 +93,7 @@ def test_a_short_log_that_grew_before_it_was_rotated_goes_on(world: Course) -> N
 
 
 @course(on_replaced="fail")
-def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(
-    world: Course,
-) -> None:
+def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_shipped(world):
     """What logrotate leaves if lines come between the last run and the rotation. Nothing was
     replaced."""
     world.write("app.log", 40)
@@ -115,7 +109,7 @@ def test_a_log_that_grew_before_it_was_rotated_is_left_out_and_its_successor_is_
 
 
 @course(on_replaced="continue")
-def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: Course) -> None:
+def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world):
     """logrotate keeps a few files. If no run looks for longer than that, what was shipped is
     nowhere, and each path holds what nobody has seen."""
     for name in ("app.log", "app.log.1"):
@@ -134,9 +128,7 @@ def test_a_new_log_at_the_path_of_one_that_was_rotated_out_is_shipped(world: Cou
 
 
 @course(on_replaced="continue")
-def test_a_file_that_became_shorter_is_left_out_by_name_and_holds_up_no_other(
-    world: Course,
-) -> None:
+def test_a_file_that_became_shorter_is_left_out_by_name_and_holds_up_no_other(world):
     world.write("a.log", 40)
     world.write("b.log", 40)
     world.run()
@@ -152,7 +144,7 @@ def test_a_file_that_became_shorter_is_left_out_by_name_and_holds_up_no_other(
 
 
 @course()
-def test_files_with_the_header_of_one_that_is_gone_are_shipped(world: Course) -> None:
+def test_files_with_the_header_of_one_that_is_gone_are_shipped(world):
     world.write("old.log", 1, headed=True)
     world.write("older.log", 50, headed=True)
     world.run()
@@ -165,7 +157,7 @@ def test_files_with_the_header_of_one_that_is_gone_are_shipped(world: Course) ->
 
 
 @course(on_replaced="continue")
-def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world: Course) -> None:
+def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world):
     for number in range(6):
         world.write(f"old-{number}.log", 30 + number, headed=True)
     world.write("app.log", 5, headed=True)
@@ -179,7 +171,7 @@ def test_a_log_goes_on_though_longer_ones_that_are_gone_began_alike(world: Cours
 
 
 @course()
-def test_two_runs_that_recognise_the_same_file_send_nothing(world: Course) -> None:
+def test_two_runs_that_recognise_the_same_file_send_nothing(world):
     world.write("a.log", 40)
     world.run()
     world.rename("a.log", "b.log")

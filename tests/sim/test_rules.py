@@ -1,13 +1,9 @@
 """Courses of the protocol in which one rule decides: who stops, between which requests, and what
 others do meanwhile. ``tests/sim/rules.py: SCRIPTED`` says which rule each of them is about."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -28,7 +24,7 @@ from shipper.ledger.log import LedgerLog, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Generation
 from shipper.ledger.rights import transactional_id
 from shipper.ledger.snapshot import LedgerFolder
-from shipper.ledger.takeover import Takeover, sole_run, take_over
+from shipper.ledger.takeover import sole_run, take_over
 from shipper.ledger.writing import (
     invalidate,
     lane_settings,
@@ -46,12 +42,12 @@ from shipper.worker.receipt import Receipt
 from shipper.worker.task import TaskAttempt, TaskLanes
 from shipper.worker.tuning import Tuning
 from tests.sim import lanes, ships
-from tests.sim.broker import Batch, SimCluster
+from tests.sim.broker import SimCluster
 from tests.sim.clients import Network
-from tests.sim.course import Course, course
+from tests.sim.course import course
 from tests.sim.lanes import LaneHistory
 from tests.sim.ships import TOPICS, Habits
-from tests.sim.world import FAULTS, Fiber, Process, World
+from tests.sim.world import FAULTS, Process, World
 
 _FILE, _WRITE = FileId("f.log", 10, 1), SimCluster.write
 
@@ -59,11 +55,11 @@ _FILE, _WRITE = FileId("f.log", 10, 1), SimCluster.write
 class Protocol(LaneHistory):
     """A cluster with a ledger, and runs of which only single steps are played."""
 
-    def __init__(self, world: World, story: Callable[[Protocol], None]) -> None:
+    def __init__(self, world, story):
         super().__init__(world, Habits())
         self._story = story
 
-    def play(self) -> None:
+    def play(self):
         self._set_up()
         self._heal()
         self.cluster, self.of_run = ships.cluster_of("one"), ships.pipeline_of(2, 2, ("one",))
@@ -72,32 +68,32 @@ class Protocol(LaneHistory):
         self.settings = replace(settings, transaction_timeout_ms=600_000)
         self._story(self)
 
-    def ledger(self, folder: LedgerFolder | None = None, **options: Any) -> LedgerLog:
+    def ledger(self, folder=None, **options):
         client, options["patience"] = ClusterClient(self.cluster), patience_of(self.of_run)
         return LedgerLog(client, self.cluster, "sim", folder, **options)
 
-    def take_over(self, run_id: str, lanes: int = 2) -> Takeover:
+    def take_over(self, run_id, lanes=2):
         return take_over(self.ledger(), self.settings, Generation(run_id, 1, lanes), [])
 
-    def lane(self, right: int | RightToShip[Any], number: int = 0) -> Transactions:
+    def lane(self, right, number=0):
         """A lane of task 0, of a generation or with a right of its own."""
         if isinstance(right, int):
             right = right_of(self.ledger(), right)
         lane_id = transactional_id("sim", "one", 0, number)
         return Transactions(self.settings, lane_id, TOPICS[:1], right)
 
-    def write(self, lane: Transactions) -> Transactions:
+    def write(self, lane):
         """Write a record in a transaction of the lane, and leave it open."""
         producer = lane.begin(within(30))
         producer.produce_patiently(within(30), TOPICS[0], b"record", None, 0)
         producer.flush(within(30))
         return lane
 
-    def attempt(self, taken: Takeover, number: int) -> TaskAttempt:
+    def attempt(self, taken, number):
         ledger = self.ledger(control_from=taken.generation)
         return TaskAttempt(self.order(taken), ledger, 0, number)
 
-    def order(self, taken: Takeover) -> ShipOrder:
+    def order(self, taken):
         options = LaneOptions(self.settings, self._ledger_topic, CHUNKS, 30.0)
         return ShipOrder(
             pipeline="sim", cluster="one", run_id="run", window="w", digest="d",
@@ -105,7 +101,7 @@ class Protocol(LaneHistory):
             limits={}, tuning=Tuning(2, 20_000, 12_000), topics=TOPICS, splits={},
         )  # fmt: skip
 
-    def ship(self, generation: int, topic_id: str | None = None) -> None:
+    def ship(self, generation, topic_id=None):
         """Write a chunk of ``_FILE``."""
         key, window = ChunkKey(SplitId(_FILE, 0), 0, TOPICS[0]), ships.Run("any").window
         value = ChunkValue(
@@ -114,39 +110,33 @@ class Protocol(LaneHistory):
         records = [encode_chunk("sim", key, value)]
         write_as_lane(self.ledger(), self.settings, generation, records)
 
-    def make_anew(self, topic: str) -> None:
+    def make_anew(self, topic):
         self.clusters["one"].delete(topic)
         self.clusters["one"].create(topic)
 
-    def begin(
-        self,
-        call: Callable[[], object],
-        at: str,
-        stop: Callable[[Process], object],
-        number: int = 1,
-    ) -> Fiber:
+    def begin(self, call, at, stop, number=1):
         """Begin a process that calls, and ``stop`` it at the ``number``-th point ``at``."""
         process = Process(at)
         process.struck_word, process.struck_at = at, number
         process.strike = lambda: stop(process)
         return self.world.spawn(call, at, process)
 
-    def stall(self, process: Process) -> None:
+    def stall(self, process):
         self.world.sleep(10.0)
 
-    def wait_for_end(self, fiber: Fiber) -> None:
+    def wait_for_end(self, fiber):
         while not fiber.done and not fiber.process.dead:
             runtime.sleep(1.0)
 
-    def refuse_commit(self, lane: Transactions) -> None:
+    def refuse_commit(self, lane):
         with pytest.raises(KafkaFault):
             lane.commit(within(9))
 
 
-def protocol(story: Callable[[Protocol], None]) -> Callable[[], None]:
+def protocol(story):
     """Make a test of what ``story`` does in a simulated world."""
 
-    def test() -> None:
+    def test():
         world = World(1, without=FAULTS)
         ships.play_history(world, lambda: Protocol(world, story))
 
@@ -155,7 +145,7 @@ def protocol(story: Callable[[Protocol], None]) -> Callable[[], None]:
 
 
 @protocol
-def test_a_read_that_began_before_a_lane_was_open_says_nothing_about_it(world: Protocol) -> None:
+def test_a_read_that_began_before_a_lane_was_open_says_nothing_about_it(world):
     right = right_of(world.ledger(), world.take_over("zombie").generation)
     slow, other = world.lane(right, 0), world.lane(right, 1)
     opening = world.begin(lambda: slow.open(within(100)), "init of", world.stall)
@@ -169,10 +159,10 @@ def test_a_read_that_began_before_a_lane_was_open_says_nothing_about_it(world: P
 
 
 @protocol
-def test_a_read_covers_no_lane_that_was_opened_before_its_answer(world: Protocol) -> None:
+def test_a_read_covers_no_lane_that_was_opened_before_its_answer(world):
     read, answers = right_of(world.ledger(), world.take_over("zombie").generation).check, []
 
-    def read_slowly() -> Any:
+    def read_slowly():
         answers.append(read())
         runtime.sleep(10.0 if len(answers) == 1 else 0.0)
         return answers[-1]
@@ -189,7 +179,7 @@ def test_a_read_covers_no_lane_that_was_opened_before_its_answer(world: Protocol
 
 
 @protocol
-def test_lanes_of_a_run_that_came_before_the_announcement_are_fenced(world: Protocol) -> None:
+def test_lanes_of_a_run_that_came_before_the_announcement_are_fenced(world):
     last = world.begin(lambda: world.take_over("last"), "generation", world.stall)
     runtime.sleep(2)
     lane = world.write(world.lane(world.take_over("between").generation, 1))
@@ -198,7 +188,7 @@ def test_lanes_of_a_run_that_came_before_the_announcement_are_fenced(world: Prot
 
 
 @protocol
-def test_lanes_are_fenced_although_a_run_between_announced_itself_and_died(world: Protocol) -> None:
+def test_lanes_are_fenced_although_a_run_between_announced_itself_and_died(world):
     lane = world.write(world.lane(world.take_over("zombie").generation, 1))
     take_over = partial(world.take_over, "between", lanes=1)
     world.wait_for_end(world.begin(take_over, "init of", world.world.kill))
@@ -207,14 +197,14 @@ def test_lanes_are_fenced_although_a_run_between_announced_itself_and_died(world
 
 
 @protocol
-def test_an_archive_fences_the_lanes_of_runs(world: Protocol) -> None:
+def test_an_archive_fences_the_lanes_of_runs(world):
     lane = world.write(world.lane(world.take_over("zombie").generation))
     with sole_run(world.ledger(), world.of_run, "archive", world.world.tell):
         world.refuse_commit(lane)
 
 
 @protocol
-def test_an_invalidation_that_comes_late_brings_no_chunk_back(world: Protocol) -> None:
+def test_an_invalidation_that_comes_late_brings_no_chunk_back(world):
     zombie = world.take_over("zombie").generation
     late = world.begin(
         lambda: invalidate(world.ledger(), zombie, "zombie", "asked for", [_FILE]),
@@ -231,7 +221,7 @@ def test_an_invalidation_that_comes_late_brings_no_chunk_back(world: Protocol) -
 
 
 @protocol
-def test_an_attempt_that_announces_itself_late_has_no_right(world: Protocol) -> None:
+def test_an_attempt_that_announces_itself_late_has_no_right(world):
     taken = world.take_over("run")
     first, second = world.attempt(taken, 0), world.attempt(taken, 1)
     late = world.begin(first.announce, "attempt", world.stall)
@@ -244,7 +234,7 @@ def test_an_attempt_that_announces_itself_late_has_no_right(world: Protocol) -> 
 
 
 @protocol
-def test_a_later_attempt_fences_nobody_before_it_has_announced_itself(world: Protocol) -> None:
+def test_a_later_attempt_fences_nobody_before_it_has_announced_itself(world):
     """The first one would come back, find nobody, and send beside it."""
     taken = world.take_over("run")
     first, second = world.attempt(taken, 0), world.attempt(taken, 1)
@@ -267,7 +257,7 @@ def test_a_later_attempt_fences_nobody_before_it_has_announced_itself(world: Pro
 
 
 @protocol
-def test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one(world: Protocol) -> None:
+def test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one(world):
     admin = ClusterAdmin(world.cluster)
     before = admin.present_ids(TOPICS)
     world.make_anew(TOPICS[0])
@@ -279,7 +269,7 @@ def test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one(world:
 
 
 @protocol
-def test_a_look_at_ids_that_began_before_the_records_confirms_none(world: Protocol) -> None:
+def test_a_look_at_ids_that_began_before_the_records_confirms_none(world):
     watch = TopicIdWatch(TopicLookup(world.settings).ids)
     topics, asked = world.clusters["one"].topics, Network.latency
     Network.latency = 4.0
@@ -296,9 +286,7 @@ def test_a_look_at_ids_that_began_before_the_records_confirms_none(world: Protoc
 
 
 @protocol
-def test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive(
-    world: Protocol,
-) -> None:
+def test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive(world):
     """A reship was archived, the process died before it kept a snapshot, and the tombstone is
     gone."""
     ledger = partial(world.ledger, folder=LedgerFolder("memory://runs", "sim", "one"))
@@ -326,10 +314,10 @@ def test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive(
 
 
 @protocol
-def test_an_attempt_that_wakes_up_writes_over_no_later_result(world: Protocol) -> None:
+def test_an_attempt_that_wakes_up_writes_over_no_later_result(world):
     folder = RunFolder("memory://runs", "sim", ships._HOUR, "run")
 
-    def write(second: int) -> None:
+    def write(second):
         at = ships.START.replace(second=second)
         result = StepResult(
             step="ship.one", pipeline="sim", window_start=ships.START, window_end=ships.START,
@@ -346,10 +334,8 @@ def test_an_attempt_that_wakes_up_writes_over_no_later_result(world: Protocol) -
 
 
 @protocol
-def test_a_batch_that_was_built_by_an_old_limit_holds_no_record_that_is_too_large(
-    world: Protocol,
-) -> None:
-    def write(cluster: SimCluster, batch: Batch) -> int:
+def test_a_batch_that_was_built_by_an_old_limit_holds_no_record_that_is_too_large(world):
+    def write(cluster, batch):
         if batch.topic in TOPICS:
             cluster.topics[batch.topic].settings["max.message.bytes"] = "8000"
         return _WRITE(cluster, batch)
@@ -363,7 +349,7 @@ def test_a_batch_that_was_built_by_an_old_limit_holds_no_record_that_is_too_larg
 
 
 @course()
-def test_a_gate_that_closed_is_not_counted_again_by_another_ledger(world: Course) -> None:
+def test_a_gate_that_closed_is_not_counted_again_by_another_ledger(world):
     (cluster,) = world.clusters.values()
     world.write("app.log", 10)
     first = world.run("first")

@@ -1,7 +1,5 @@
 """The simulated world itself: a seed is the same twice, and the world is as harsh as it says."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka import KafkaException
 
@@ -13,7 +11,7 @@ from tests.sim.primitives import installed
 from tests.sim.world import Process, Stuck, World
 
 
-def played(call, seed: int = 1):
+def played(call, seed=1):
     """Return what ``call`` returns in a world of its own."""
     world = World(seed)
     with installed():
@@ -21,7 +19,7 @@ def played(call, seed: int = 1):
 
 
 @pytest.mark.parametrize("kind", ["lanes", "runs", "renames", "changes", "changed-schedule"])
-def test_a_seed_is_the_same_twice_whatever_was_played_before(kind) -> None:
+def test_a_seed_is_the_same_twice_whatever_was_played_before(kind):
     logs = []
     for before in ((), (3, 4)):
         for seed in before:
@@ -34,23 +32,23 @@ def test_a_seed_is_the_same_twice_whatever_was_played_before(kind) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seed"), kept_seeds())
-def test_no_seed_that_was_kept_breaks_a_promise(kind, seed) -> None:
+def test_no_seed_that_was_kept_breaks_a_promise(kind, seed):
     KINDS[kind](World(seed))
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_seed_of_lanes_breaks_a_promise(seed: int) -> None:
+def test_no_seed_of_lanes_breaks_a_promise(seed):
     lanes.play(World(seed))
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_seed_of_runs_breaks_a_promise(seed: int) -> None:
+def test_no_seed_of_runs_breaks_a_promise(seed):
     ships.play(World(seed), ships.Habits(clusters=1 + seed % 2, grows=seed % 3 == 0))
 
 
-def test_time_passes_only_while_everybody_waits() -> None:
-    def wait(world: World) -> tuple[float, list[str]]:
-        done: list[str] = []
+def test_time_passes_only_while_everybody_waits():
+    def wait(world):
+        done = []
         threads = [
             runtime.Thread(target=lambda n=n: (runtime.sleep(n), done.append(str(n))))
             for n in (30, 10, 20)
@@ -66,11 +64,11 @@ def test_time_passes_only_while_everybody_waits() -> None:
     assert done == ["10", "20", "30"]
 
 
-def test_a_killed_process_does_nothing_more_and_a_paused_one_goes_on_later() -> None:
-    def watch(world: World) -> tuple[int, int]:
+def test_a_killed_process_does_nothing_more_and_a_paused_one_goes_on_later():
+    def watch(world):
         counts = {"killed": 0, "paused": 0}
 
-        def count(name: str) -> None:
+        def count(name):
             while True:
                 runtime.sleep(1.0)
                 counts[name] += 1
@@ -87,7 +85,7 @@ def test_a_killed_process_does_nothing_more_and_a_paused_one_goes_on_later() -> 
     assert played(watch) == (5, 9)
 
 
-def test_a_deadlock_is_told() -> None:
+def test_a_deadlock_is_told():
     with pytest.raises(Stuck, match="nothing can happen"):
         played(lambda world: runtime.Event().wait())
 
@@ -96,18 +94,18 @@ class TestBroker:
     """What the protocol rests on."""
 
     @staticmethod
-    def cluster(world: World) -> SimCluster:
+    def cluster(world):
         found = SimCluster(world, "one")
         found.create("t", 1)
         return found
 
     @staticmethod
-    def send(cluster: SimCluster, producer: int, epoch: int, number: int, *values: bytes) -> None:
+    def send(cluster, producer, epoch, number, *values):
         records = [(None, value, None, None) for value in values]
         cluster.write(Batch("t", 0, records, producer, epoch, number))
 
-    def test_a_fenced_producer_can_neither_write_nor_commit(self) -> None:
-        def fenced(world: World) -> list[bytes]:
+    def test_a_fenced_producer_can_neither_write_nor_commit(self):
+        def fenced(world):
             cluster = self.cluster(world)
             producer, epoch = cluster.initialise("id", 10)
             cluster.add("id", producer, epoch, [("t", 0)])
@@ -128,8 +126,8 @@ class TestBroker:
 
         assert played(fenced) == []
 
-    def test_a_batch_that_comes_twice_is_written_once(self) -> None:
-        def twice(world: World) -> list[bytes]:
+    def test_a_batch_that_comes_twice_is_written_once(self):
+        def twice(world):
             cluster = self.cluster(world)
             producer, epoch = cluster.initialise("id", 10)
             cluster.add("id", producer, epoch, [("t", 0)])
@@ -141,8 +139,8 @@ class TestBroker:
 
         assert played(twice) == [b"a"]
 
-    def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_its_epoch(self) -> None:
-        def late(world: World) -> list[bytes]:
+    def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_its_epoch(self):
+        def late(world):
             cluster = self.cluster(world)
             producer, epoch = cluster.initialise("id", 10)
             for number, value in enumerate((b"a", b"b")):
@@ -154,8 +152,8 @@ class TestBroker:
 
         assert played(late) == [b"a", b"b"]
 
-    def test_an_open_transaction_hides_what_is_behind_it_until_it_times_out(self) -> None:
-        def hidden(world: World) -> tuple[list[bytes], list[bytes]]:
+    def test_an_open_transaction_hides_what_is_behind_it_until_it_times_out(self):
+        def hidden(world):
             cluster = self.cluster(world)
             for name, number in (("open", 1), ("other", 2)):
                 producer, epoch = cluster.initialise(name, 10)
@@ -169,8 +167,8 @@ class TestBroker:
 
         assert played(hidden) == ([], [b"other"])
 
-    def test_a_deposed_leader_shows_what_it_had(self) -> None:
-        def stale(world: World) -> list[set[int]]:
+    def test_a_deposed_leader_shows_what_it_had(self):
+        def stale(world):
             cluster = self.cluster(world)
             clients.CLUSTERS["one:9092"] = cluster
             cluster.topics["t"].partitions[0].append(

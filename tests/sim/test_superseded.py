@@ -1,21 +1,16 @@
 """A ship that another run has taken over meanwhile."""
 
-from __future__ import annotations
-
-from typing import Any
 from unittest.mock import patch
 
 from shipper import runtime
 from shipper.driver.ship import ClusterShip
 from shipper.report.results import ShipResult
-from tests.sim.course import Course, course
+from tests.sim.course import course
 from tests.sim.ships import TOPICS, Run
 
 
 @course()
-def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(
-    world: Course,
-) -> None:
+def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(world):
     """What the other run sent meanwhile would be in no account."""
     (cluster,) = world.clusters.values()
     world.write("app.log", 60)
@@ -24,7 +19,7 @@ def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(
     first, second = Run("first"), Run("second")
     next_scan = ClusterShip._next_scan
 
-    def paused(ship: ClusterShip, *arguments: Any) -> Any:
+    def paused(ship, *arguments):
         for process in first.machine if not second.ended else ():
             world.world.pause(process, 60.0)
         return next_scan(ship, *arguments)

@@ -32,7 +32,7 @@ class Stuck(Exception):
 class Process:
     """A simulated process."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str):
         self.name = name
         self.dead = False
         self.paused_until = 0.0
@@ -49,7 +49,7 @@ class Process:
         """Until then it reaches the old leaders of its ledger alone, which acknowledge nothing."""
         self.strike: Callable[[], object] = lambda: None
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return self.name
 
 
@@ -58,7 +58,7 @@ class Fiber:
 
     __slots__ = ("call", "carrier", "done", "name", "process", "ready", "waits", "woken")
 
-    def __init__(self, process: Process, name: str, call: Callable[[], object]) -> None:
+    def __init__(self, process: Process, name: str, call: Callable[[], object]):
         self.process = process
         self.name = name
         self.call = call
@@ -79,7 +79,7 @@ class Carrier(greenlet):
     idle: ClassVar[list[Carrier]] = []
     fiber: Fiber | None = None
 
-    def run(self) -> None:
+    def run(self):
         while True:
             fiber, here = self.fiber, World.current
             assert fiber is not None
@@ -105,9 +105,7 @@ class World:
     current: ClassVar[World]
     """The world that runs now; :class:`_Nowhere` while none does."""
 
-    def __init__(
-        self, seed: int, *, keeps_log: bool = False, without: Collection[str] = ()
-    ) -> None:
+    def __init__(self, seed: int, *, keeps_log: bool = False, without: Collection[str] = ()):
         self.random = random.Random(seed)
         self.seed = seed
         self.seconds = 0.0
@@ -141,7 +139,7 @@ class World:
 
     # What happens.
 
-    def tell(self, text: str) -> None:
+    def tell(self, text: str):
         """Append to the log, which a seed must repeat to the last line."""
         if self.log is not None:
             self.log.append(f"{self.seconds:10.4f} {text}")
@@ -166,13 +164,13 @@ class World:
         self._make_ready(fiber)
         return fiber
 
-    def wake(self, fiber: Fiber) -> None:
+    def wake(self, fiber: Fiber):
         """Make a waiting fiber ready."""
         if not fiber.ready:
             fiber.woken = True
             self._make_ready(fiber)
 
-    def _make_ready(self, fiber: Fiber) -> None:
+    def _make_ready(self, fiber):
         fiber.ready = True
         self._ready.append(fiber)
 
@@ -188,43 +186,43 @@ class World:
         self._run_others()
         return fiber.woken
 
-    def _push(self, at: float, fiber: Fiber | None, what: Any) -> None:
+    def _push(self, at, fiber, what):
         number = self._numbers = self._numbers + 1
         heappush(self._timers, (at if at > self.seconds else self.seconds, number, fiber, what))
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float):
         until = self.seconds + (seconds if seconds > 0 else 0.0) + LOOK_SECONDS
         while self.seconds < until:
             self.wait(until)
 
-    def give_way(self) -> None:
+    def give_way(self):
         """Let others run first, now and then."""
         if self.over:
             raise GreenletExit
         if self.gives_way and self.random.random() < self.gives_way:
             self.give_way_once()
 
-    def at(self, seconds: float, call: Callable[[], object]) -> None:
+    def at(self, seconds: float, call: Callable[[], object]):
         """Call after so many virtual seconds. ``call`` may not wait."""
         self._push(self.seconds + seconds, None, call)
 
     # Processes.
 
-    def kill(self, process: Process) -> None:
+    def kill(self, process: Process):
         """Kill a process: none of its fibers runs again, not even the present one."""
         self.tell(f"kill {process}")
         process.dead = True
         if self.fiber is not None and self.fiber.process is process:
             self._run_others()
 
-    def pause(self, process: Process, seconds: float) -> None:
+    def pause(self, process: Process, seconds: float):
         self.tell(f"pause {process} for {seconds:.1f} s")
         process.paused_until = self.seconds + seconds
         self.has_paused = True
         if self.fiber is not None and self.fiber.process is process:
             self.give_way_once()
 
-    def pass_point(self, name: str) -> None:
+    def pass_point(self, name: str):
         """Pass a point of the protocol: the request ``name`` is about to be sent, or was
         answered."""
         process = self.process
@@ -233,7 +231,7 @@ class World:
             if not process.struck_at:
                 process.strike()
 
-    def give_way_once(self) -> None:
+    def give_way_once(self):
         fiber = self.fiber
         fiber.waits += 1
         self._make_ready(fiber)
@@ -244,10 +242,10 @@ class World:
     def run(self, main: Callable[[], Any], most_seconds: float) -> Any:
         """Run ``main`` in a process of its own until it returns. Raises what it raises, and Stuck.
         Then the world is over."""
-        result: list[Any] = []
-        error: list[BaseException] = []
+        result = []
+        error = []
 
-        def first() -> None:
+        def first():
             try:
                 result.append(main())
             except BaseException as raised:
@@ -269,7 +267,7 @@ class World:
             raise error[0]
         return result[0]
 
-    def _run_others(self) -> None:
+    def _run_others(self):
         """Let others run until it is the present fiber's turn again."""
         fiber = self.fiber
         following = self._next()
@@ -297,11 +295,11 @@ class World:
         return None
 
     @staticmethod
-    def _give(fiber: Any, carrier: Carrier) -> Carrier:
+    def _give(fiber, carrier):
         fiber.carrier, carrier.fiber = carrier, fiber
         return carrier
 
-    def _next(self) -> Fiber | None:
+    def _next(self):
         """Choose who runs next; let time pass while nobody can. Return None if the world ends."""
         try:
             return self._chosen()
@@ -309,7 +307,7 @@ class World:
             self.crash = stuck
             return None
 
-    def _chosen(self) -> Fiber:
+    def _chosen(self):
         """Choose who runs next; let time pass while nobody can. Raises Stuck."""
         self.fiber = None  # type: ignore[assignment]
         ready, timers = self._ready, self._timers
@@ -352,14 +350,14 @@ class World:
             self.fiber = fiber
             return fiber
 
-    def _waiting(self) -> str:
+    def _waiting(self):
         return "\n".join(
             f"{f.process}/{f.name}:\n" + "".join(traceback.format_stack(f.carrier.gr_frame, 6))
             for f in self._fibers
             if f.carrier is not None and not f.process.dead
         )
 
-    def _end(self) -> None:
+    def _end(self):
         """Unwind all that still waits. Whatever it does meanwhile ends at once."""
         self.over = True
         for fiber in self._fibers:
@@ -375,7 +373,7 @@ class _Nowhere:
 
     over = True
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         raise GreenletExit
 
 

@@ -1,7 +1,5 @@
 """What a fault of the configuration names; how it is worded is free."""
 
-from __future__ import annotations
-
 import re
 
 

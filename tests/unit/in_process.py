@@ -1,13 +1,10 @@
 """A command line in the process of the tests: a start of its own costs a CPU second."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -20,9 +17,6 @@ class Ended:
     returncode: int
     stdout: str
     stderr: str
-
-
-Command = Callable[..., Ended]
 
 
 def run(

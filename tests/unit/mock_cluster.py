@@ -1,8 +1,6 @@
 """librdkafka's mock cluster: brokers inside this process, which answer what a test tells them to.
 No Java, and no delay."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 from collections.abc import Iterator
@@ -16,7 +14,7 @@ _PRODUCE = 0  # ApiKey
 _HEADER_BYTES = object.__basicsize__
 
 
-def _library() -> ctypes.CDLL:
+def _library():
     folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
     found = ctypes.CDLL(str(next(folder.glob("librdkafka-*.so*"))))
     found.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
@@ -38,7 +36,7 @@ def _library() -> ctypes.CDLL:
     return found
 
 
-def _handle(client) -> int | None:
+def _handle(client):
     """Return the address of librdkafka's handle, see shipper.kafka.batch_call."""
     return ctypes.c_void_p.from_address(id(client) + _HEADER_BYTES).value
 

@@ -1,17 +1,12 @@
 """`shipper validate --against`: what a change of the configuration means."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
-from in_process import Command
 
 KEYS = {"access_key": "${S3_ACCESS}", "secret_key": "${S3_SECRET}"}
-WEB: dict[str, Any] = {
+WEB = {
     "pipeline": "web",
     "schedule": {"cron": "0 * * * *", "start": "2026-11-01"},
     "source": {"path": "s3a://logs/web/{window_start:%Y/%m/%d/%H}/", "s3": KEYS},
@@ -37,14 +32,14 @@ def config(config):
     return config
 
 
-def write(config: Path, *pipelines: dict[str, Any]):
+def write(config, *pipelines):
     for file in (config / "pipelines").iterdir():
         file.unlink()
     for pipeline in pipelines:
         (config / "pipelines" / f"{pipeline['pipeline']}.yaml").write_text(json.dumps(pipeline))
 
 
-def changes(shipper: Command, config: Path, *now: dict[str, Any]) -> list[dict[str, Any]]:
+def changes(shipper, config, *now):
     """Return what the command says of a change from WEB to ``now``."""
     old = config.parent / "old"
     shutil.rmtree(old, ignore_errors=True)
@@ -52,7 +47,7 @@ def changes(shipper: Command, config: Path, *now: dict[str, Any]) -> list[dict[s
     write(config, *now)
     command = ("validate", "--no-sql", "--no-secrets", "--config", str(config))
     done = shipper(*command, "--against", str(old), "--json")
-    found: list[dict[str, Any]] = json.loads(done.stdout)["changes"]
+    found = json.loads(done.stdout)["changes"]
     text = shipper(*command, "--against", str(old))
     assert (done.returncode, text.returncode) == (0, 0), text.stderr
     assert all(one["message"] in text.stdout for one in found)
@@ -60,7 +55,7 @@ def changes(shipper: Command, config: Path, *now: dict[str, Any]) -> list[dict[s
     return found
 
 
-def changed(**sections) -> dict[str, Any]:
+def changed(**sections):
     return {
         **WEB,
         **{
@@ -70,7 +65,7 @@ def changed(**sections) -> dict[str, Any]:
     }
 
 
-def kinds(found: list[dict[str, Any]], pipeline: str = "web") -> set[tuple[str, ...]]:
+def kinds(found, pipeline="web"):
     return {(one["kind"], *one["clusters"]) for one in found if one["pipeline"] == pipeline}
 
 
@@ -84,10 +79,7 @@ def kinds(found: list[dict[str, Any]], pipeline: str = "web") -> set[tuple[str, 
         (changed(runner={"conf": {"spark.sql.ansi.enabled": "false"}}), {"transform"}),
         (changed(runner={"conf": {"spark.sql.shuffle.partitions": "8"}}), set()),
         (changed(schedule={**WEB["schedule"], "timezone": "UTC"}), set()),
-        (
-            changed(records={"redact": [WEB["records"]["redact"][1]]}),
-            {"transform", "redaction"},
-        ),
+        (changed(records={"redact": [WEB["records"]["redact"][1]]}), {"transform", "redaction"}),
         (changed(records={"redact": [*WEB["records"]["redact"], "card"]}), {"transform"}),
         (changed(schedule={"cron": "@daily"}), {"schedule"}),
         (changed(schedule={"give_up_after": "2h"}), {"schedule"}),
@@ -100,10 +92,7 @@ def kinds(found: list[dict[str, Any]], pipeline: str = "web") -> set[tuple[str, 
             changed(gates={**WEB["gates"], "delivery": [{"check": "read_back", "mode": "full"}]}),
             {"delivery_gate"},
         ),
-        (
-            changed(source={"path": "s3a://archive/web/{window_start:%Y/%m/%d/%H}/"}),
-            {"source"},
-        ),
+        (changed(source={"path": "s3a://archive/web/{window_start:%Y/%m/%d/%H}/"}), {"source"}),
     ],
 )
 def test_an_effect_is_told_where_there_is_one(now, effects, shipper, config):

@@ -1,8 +1,6 @@
 """What is asked of one run alone: what can be meant, what the pipeline is then, and what the report
 says of it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import io
 import json
@@ -29,7 +27,7 @@ from tests.samples import reports as samples
 from tests.samples.results import NOON, common
 
 
-def pipeline(**changes) -> Pipeline:
+def pipeline(**changes):
     checks = [
         {"check": "files"},
         {"check": "rows", "min": 5},
@@ -47,17 +45,14 @@ def pipeline(**changes) -> Pipeline:
     return Pipeline.model_validate(spec | changes)
 
 
-def asked(**options) -> RunRequest:
+def asked(**options):
     return RunRequest(**options)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (
-            {"clusters": ("nera",)},
-            "has no cluster 'nera'; did you mean 'near'? allowed: near, far",
-        ),
+        ({"clusters": ("nera",)}, "has no cluster 'nera'; did you mean 'near'? allowed: near, far"),
         ({"skip_checks": ("sum_closes",), "skip_reason": "x"}, "files, rows"),
         (
             {"skip_checks": ("matches(value)",), "skip_reason": "x"},
@@ -116,7 +111,7 @@ def test_a_cap_of_the_run_loosens_no_limit_of_the_pipeline(own, limit):
     assert capped.transform_digest() == before.transform_digest()
 
 
-def with_asked(report: RunReport, **said) -> RunReport:
+def with_asked(report, **said):
     return report.model_copy(update={"asked": RunRequest(**said)})
 
 

@@ -1,27 +1,25 @@
 """Shipping without transactions: which record is which, and after which run some may come twice."""
 
-from __future__ import annotations
-
 import pytest
 
 from shipper.ledger.codec import encode_attempt, encode_generation
 from shipper.ledger.control import Control
 from shipper.ledger.records import CONTROL, Attempt, AttemptKey, Generation, GenerationKey
 from shipper.ledger.takeover import left_doubt
-from shipper.types import EncodedRecord, LogRecord
+from shipper.types import LogRecord
 from shipper.worker.chunk import NumberedHeaders
 
 
-def control(*records: EncodedRecord) -> Control:
+def control(*records):
     logged = [LogRecord(offset, 0, *record) for offset, record in enumerate(records)]
     return Control("web").feed(logged)
 
 
-def begun(tasks: int = 0) -> EncodedRecord:
+def begun(tasks=0):
     return encode_generation("web", GenerationKey("c", "x"), Generation("r", tasks, tasks, ()))
 
 
-def attempt(number: int, *, ended: bool = False) -> EncodedRecord:
+def attempt(number, *, ended=False):
     return encode_attempt("web", AttemptKey(0, 0, number, ended), Attempt())
 
 

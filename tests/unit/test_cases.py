@@ -1,18 +1,15 @@
 """Files of `shipper test`: what is refused, by file, line and column; and the comparison."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faults import names_in
 
-from shipper.config.cases import CaseFile, load_cases
+from shipper.config.cases import load_cases
 from shipper.errors import ConfigError
 from shipper.report.preview_result import PreviewedLine, ReadSample
-from shipper.report.tested import CaseResult, compare
+from shipper.report.tested import compare
 
 PIPELINE = """\
 pipeline: web
@@ -32,23 +29,23 @@ def config(config, monkeypatch):
     return Path("config")
 
 
-def write(config: Path, data: str | dict[str, Any]):
+def write(config, data):
     text = data if isinstance(data, str) else json.dumps(data)
     (config / "tests" / "web.yaml").write_text(text)
 
 
-def one_case(**case) -> dict[str, Any]:
+def one_case(**case):
     return {"cases": {"a": {"lines": "x\n", "expect": [{}], **case}}}
 
 
-def load(config: Path, **case) -> CaseFile:
+def load(config, **case):
     write(config, one_case(**case))
     return load_cases(config, "web")
 
 
 #: What is wrong → the case, the path of the fault, the text that stands at its place, and what the
 #: fault names.
-FAULTS: dict[str, tuple[str, str, str, set[str]]] = {
+FAULTS = {
     "unknown key": ("lines: x, expect: [{topik: a}]", "expect[0].topik", "topik", {"topic"}),
     "text wanted": ("lines: x, expect: [{key: 12}]", "expect[0].key", "12", {"12"}),
     "a number": ("lines: x, expect: [{timestamp: 12}]", "expect[0].timestamp", "12", {"12"}),
@@ -131,7 +128,7 @@ def test_nor_by_a_link(config, tmp_path):
 # The comparison
 
 
-def line(**fields) -> PreviewedLine:
+def line(**fields):
     defaults = {"file": "f", "record": 1, "line": "x", "outcome": "shipped", "topic": "logs.web"}
     return PreviewedLine.model_validate(defaults | {"value": "x"} | fields)
 
@@ -139,11 +136,11 @@ def line(**fields) -> PreviewedLine:
 DROPPED = line(outcome="dropped", why="health", topic=None, value=None)
 
 
-def result(config: Path, expect: list[dict[str, Any]], *lines: PreviewedLine) -> CaseResult:
+def result(config, expect, *lines):
     return compare(load(config, expect=expect), "a", ReadSample(lines=list(lines)))
 
 
-def fields(config: Path, expect: dict[str, Any], found: PreviewedLine) -> list[tuple[Any, ...]]:
+def fields(config, expect, found):
     compared = result(config, [expect], found)
     assert compared.passed is not compared.differences
     return [(one.field, one.expected, one.found) for one in compared.differences]

@@ -1,8 +1,6 @@
 """The checks of a source gate: what is refused at load and how it says so, and the SQL that each
 makes of a user's words."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from pathlib import Path
@@ -12,11 +10,7 @@ import pytest
 from faults import names_in
 
 from shipper.config import load_all
-from shipper.config.content_checks import (
-    RecordCheck,
-    RowsCheck,
-    SourceCheck,
-)
+from shipper.config.content_checks import RecordCheck, RowsCheck, SourceCheck
 from shipper.config.rules import PathTime
 from tests.samples.config import write_config
 
@@ -24,12 +18,7 @@ KINDS = get_args(get_args(SourceCheck)[0])
 NAMES = [get_args(kind.model_fields["check"].annotation)[0] for kind in KINDS]
 
 
-def faults_of(
-    tmp_path: Path,
-    check: str,
-    source: str = "s3a://logs/{window_start:%Y/%m/%d/%H}/",
-    more: str = "",
-) -> list[str]:
+def faults_of(tmp_path, check, source="s3a://logs/{window_start:%Y/%m/%d/%H}/", more=""):
     """Faults of a pipeline with this one check, from the field on."""
     if not source.startswith("{"):
         source = f"'{source}'"

@@ -40,9 +40,7 @@ def test_a_fault_with_a_reason_of_its_own_keeps_it():
     assert heard.explained(fault) is fault
 
 
-def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(
-    monkeypatch,
-):
+def test_what_was_heard_long_ago_or_before_a_connection_came_up_refuses_nothing(monkeypatch):
     heard = ClientErrors()
     heard.hear(KafkaError(KafkaError._AUTHENTICATION, "wrong"))
     monkeypatch.setattr(complaints, "_BELIEVED_SECONDS", -1.0)

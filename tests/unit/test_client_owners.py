@@ -1,11 +1,8 @@
 """No client is in a cycle with the object that owns it: the garbage collector runs in any thread,
 and in one of librdkafka's own it would destroy the client and abort the process."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from collections.abc import Callable
 
 import pytest
 
@@ -18,7 +15,7 @@ from tests.samples.config import cluster_of
 
 CLUSTER = cluster_of("nobody")
 LANE = LaneSettings(connection(CLUSTER), 100_000, "none", 30_000)
-OWNERS: list[Callable[[], object]] = [
+OWNERS = [
     lambda: ClusterClient(CLUSTER),
     lambda: TopicLookup(LANE),
     lambda: LaneProducer(LANE, "nobody.0"),
@@ -27,9 +24,7 @@ OWNERS: list[Callable[[], object]] = [
 
 
 @pytest.mark.parametrize("make", OWNERS, ids=["client", "topics", "producer", "read back"])
-def test_an_owner_and_its_client_are_gone_with_the_last_reference(
-    make,
-):
+def test_an_owner_and_its_client_are_gone_with_the_last_reference(make):
     gc.disable()
     try:
         owner = make()

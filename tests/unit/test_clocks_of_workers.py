@@ -1,10 +1,7 @@
 """Runs on machines whose clocks differ: what they learned of a window counts in the order in which
 they looked."""
 
-from __future__ import annotations
-
 import datetime as dt
-from pathlib import Path
 
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
@@ -20,10 +17,10 @@ AHEAD = dt.timedelta(minutes=10)
 class Runs:
     """Runs over one window, on workers whose clocks are ahead of the true time."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root):
         self.uri, self.now = str(root), NOON.end
 
-    def look(self, run_id: str, *, ahead: dt.timedelta, left_out: tuple[str, ...] = ()):
+    def look(self, run_id, *, ahead, left_out=()):
         """Plan, ship and pass the delivery gate, one after the other."""
         folder = RunFolder(self.uri, "web", NOON, run_id)
         left = [LeftOut(path=path, reason="unsettled", warns=True) for path in left_out]
@@ -39,21 +36,17 @@ class Runs:
         gate.coverage = coverage(plan, "near", when_empty_fails=False)
         folder.write("gate_delivery.near", gate)
 
-    def step(
-        self, folder: RunFolder, run_id: str, name: str, ahead: dt.timedelta
-    ) -> dict[str, object]:
+    def step(self, folder, run_id, name, ahead):
         self.now += dt.timedelta(seconds=20)
         return common(NOON, run_id, folder.begin(name, self.now + ahead))
 
-    def left(self) -> list[str]:
+    def left(self):
         records = read_records(self.uri, "web", NOON.start)
         state = window_state(NOON, records)
         return [path for one in (state.left if state else ()) for path in one.paths]
 
 
-def test_a_look_with_a_clock_that_is_ahead_takes_back_no_note_of_a_later_one(
-    tmp_path,
-):
+def test_a_look_with_a_clock_that_is_ahead_takes_back_no_note_of_a_later_one(tmp_path):
     runs = Runs(tmp_path)
     runs.look("first", ahead=AHEAD)
     runs.look("second", ahead=dt.timedelta(), left_out=("/logs/g.log",))

@@ -1,11 +1,7 @@
 """Closed delivery gates beside the results, and what a later gate makes of them."""
 
-from __future__ import annotations
-
 import datetime as dt
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -32,26 +28,20 @@ SUM, TOPIC = (
 )
 
 
-def closed(generation: int, **fields) -> ClosedGate:
+def closed(generation, **fields):
     changes = {"run_id": "r1", "topics": [], "files": [], "delivered": 0, "read": 0, **fields}
     ship = samples.ship(generation=generation).model_copy(update=changes)
     return ClosedGate(at=START, ship=ship, files=[FileId("/a", 1, 2)], failed=[SUM, TOPIC])
 
 
-def earlier(
-    tmp_path: Path,
-    window: Window,
-    generation: int,
-    records: MemoryLog | None = None,
-    **context,
-) -> EarlierGates:
+def earlier(tmp_path, window, generation, records=None, **context):
     client = SimpleNamespace(present_ids=lambda topics: {})
-    about: Any = SimpleNamespace(
+    about = SimpleNamespace(
         window=window, own_runs_uri=str(tmp_path), pipeline=pipeline_of(),
         connections=lambda _: SimpleNamespace(client=client), is_trial=False, request=RunRequest(),
     )  # fmt: skip
     vars(about).update(context)
-    plan: Any = SimpleNamespace(files_for=lambda _: [])
+    plan = SimpleNamespace(files_for=lambda _: [])
     cluster = cluster_of("frankfurt")
     log = LedgerLog(records or MemoryLog(), cluster, "web")
     shipped = samples.ship({}, generation=generation)
@@ -72,7 +62,7 @@ def test_gates_are_kept_by_window_and_cluster(tmp_path):
     assert folder.windows() == []
 
 
-def failed(gates: EarlierGates) -> list[str]:
+def failed(gates):
     return [check.check for check in gates.count_again(None) if not check.passed]
 
 
@@ -86,7 +76,7 @@ def test_sums_are_made_again_and_what_cannot_be_read_back_stays_as_it_was(tmp_pa
     assert earlier(tmp_path, NEXT, 9).count_again(None) == []
 
 
-def reshipped(by: int) -> MemoryLog:
+def reshipped(by):
     """Return a ledger with one file, sent by generation 5 and then by a reship."""
     log, file = MemoryLog(), FileId("/a", 1, 2)
     key = ChunkKey(SplitId(file, 0), 0, "logs")
@@ -97,7 +87,7 @@ def reshipped(by: int) -> MemoryLog:
     return log
 
 
-def begun_anew() -> MemoryLog:
+def begun_anew():
     """Return a ledger that was begun, after all samples, in the place of a lost one."""
     log = MemoryLog()
     log.append("l", CONTROL, [encode_identity("web", Identity("r2", "2100-01-01T00:00:00Z", "l"))])
@@ -121,9 +111,7 @@ def test_a_person_a_reship_or_a_new_ledger_opens_it(tmp_path, opened):
     assert folder.find(WINDOW) == []
 
 
-def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
-    tmp_path,
-):
+def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(tmp_path):
     folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
     folder.add(WINDOW, closed(5))
     folder.add(WINDOW, closed(7, run_id="r2"))
@@ -133,9 +121,7 @@ def test_the_closed_gate_of_a_reship_stays_closed_and_the_one_before_it_is_over(
     assert "r1 is over" in gates.scope
 
 
-def test_a_window_with_a_closed_gate_is_not_covered_by_a_look_over_it_or_a_part_of_it(
-    tmp_path,
-):
+def test_a_window_with_a_closed_gate_is_not_covered_by_a_look_over_it_or_a_part_of_it(tmp_path):
     folder, both = ClosedGatesFolder(str(tmp_path), "web", "frankfurt"), Window(START, NEXT.end)
     folder.add(both, closed(5))
     folder.add(Window(START - HOUR, START), closed(6))

@@ -1,9 +1,5 @@
 """Logins by a cloud's identity: what is refused offline, and how tokens are shared and renewed."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
 import pytest
 from pydantic import ValidationError
 
@@ -18,7 +14,7 @@ KIND, CONFIG = "sasl.oauthbearer.metadata.authentication.type", "sasl.oauthbeare
 SASL = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER"}
 
 
-def cluster(**properties) -> Cluster:
+def cluster(**properties):
     return Cluster.model_validate(
         {"cluster": "far", "bootstrap": "127.0.0.1:1", "properties": {**SASL, **properties}}
     )
@@ -35,10 +31,7 @@ def cluster(**properties) -> Cluster:
         ({KIND: "aws_iam", CONFIG: "region=x"}, "needs `audience`"),
         ({KIND: "aws_iam", CONFIG: "region=x,audience=y,aws_debug=console"}, "remove it"),
         ({KIND: "aws_msk_iam", CONFIG: None}, None),
-        (
-            {KIND: "azure_imds", CONFIG: "query=resource=x", "sasl.oauthbearer.method": "oidc"},
-            None,
-        ),
+        ({KIND: "azure_imds", CONFIG: "query=resource=x", "sasl.oauthbearer.method": "oidc"}, None),
     ],
 )
 def test_validate_says_what_a_login_lacks_and_asks_no_cloud(properties, says):
@@ -48,15 +41,9 @@ def test_validate_says_what_a_login_lacks_and_asks_no_cloud(properties, says):
 
 @pytest.mark.parametrize(
     "properties",
-    [
-        {KIND: "aws_msk"},
-        {KIND: "aws_msk_iam", "sasl.mechanisms": "PLAIN"},
-        {KIND: "azure_imds"},
-    ],
+    [{KIND: "aws_msk"}, {KIND: "aws_msk_iam", "sasl.mechanisms": "PLAIN"}, {KIND: "azure_imds"}],
 )
-def test_a_login_that_would_not_be_used_is_refused_with_the_file(
-    properties,
-):
+def test_a_login_that_would_not_be_used_is_refused_with_the_file(properties):
     with pytest.raises(ValidationError):
         cluster(**properties)
 
@@ -70,10 +57,10 @@ def test_a_missing_library_is_named(monkeypatch):
 class Clock:
     now = 1e9
 
-    def time(self) -> float:
+    def time(self):
         return self.now
 
-    def sleep(self, seconds: float):
+    def sleep(self, seconds):
         self.now += seconds
 
 
@@ -88,7 +75,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def fetches(monkeypatch):
     """What the next attempts to get a token do; the last one is repeated."""
-    found: list[Callable[[], Token]] = []
+    found = []
     monkeypatch.setattr(cloud_login, "_shared", {})
     monkeypatch.setitem(
         cloud_login._FETCHERS,
@@ -98,18 +85,18 @@ def fetches(monkeypatch):
     return found
 
 
-def give(text: str, clock: Clock, seconds: float) -> Callable[[], Token]:
+def give(text, clock, seconds):
     return lambda: Token(text, clock.now + seconds)
 
 
-def fail() -> Token:
+def fail():
     raise OSError("no answer")
 
 
-def client_of(name: str = "far") -> Callable[[], Token]:
+def client_of(name="far"):
     settings = with_login(name, {KIND: "aws_msk_iam", CONFIG: "region=x", "client.id": "c"})
     assert settings.keys() == {"client.id", "oauth_cb"}
-    take: Callable[[], Token] = settings["oauth_cb"]
+    take = settings["oauth_cb"]
     return take
 
 

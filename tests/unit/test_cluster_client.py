@@ -1,13 +1,10 @@
 """What the client of a cluster says when nobody can know, without a broker."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from shipper.driver.preflight import is_transactional
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown
@@ -26,13 +23,11 @@ class Silent:
     def produce(self, *record, **callbacks):
         pass
 
-    def flush(self, timeout_seconds: float) -> int:
+    def flush(self, timeout_seconds):
         return 1
 
 
-def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(
-    monkeypatch,
-):
+def test_a_write_that_was_not_acknowledged_is_not_taken_for_written(monkeypatch):
     client = ClusterClient(CLUSTER)
     monkeypatch.setattr(client, "_log_producer", lambda topic: Silent())
     with pytest.raises(OutcomeUnknown, match="2 of 2 records for ledger were not acknowledged"):
@@ -43,18 +38,18 @@ class Creating:
     """An AdminClient whose cluster has just created the topics; brokers learn of them later. Or it
     refuses to create them."""
 
-    def __init__(self, client: AdminClient, refuses: int | None = None):
+    def __init__(self, client, refuses=None):
         self._client, self._refuses = client, refuses
 
-    def create_topics(self, topics: list[NewTopic], **options) -> dict[str, Future[None]]:
-        done: Future[None] = Future()
+    def create_topics(self, topics, **options):
+        done = Future()
         if self._refuses is None:
             done.set_result(None)
         else:
             done.set_exception(KafkaException(KafkaError(self._refuses)))
         return {topic.topic: done for topic in topics}
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name):
         return getattr(self._client, name)
 
 
@@ -84,10 +79,7 @@ def test_a_topic_that_a_broker_does_not_know_in_time_is_an_error_that_names_the_
     with mock_cluster() as broker:
         broker.create("new")
         broker.say_of("new", KafkaError.UNKNOWN_TOPIC_OR_PART)
-        client = ClusterClient(
-            cluster_of(bootstrap=broker.bootstrap),
-            timeout_seconds=1.0,
-        )
+        client = ClusterClient(cluster_of(bootstrap=broker.bootstrap), timeout_seconds=1.0)
         client._client = Creating(client._client)
         with pytest.raises(ClusterError, match=f"broker {broker.bootstrap} does not know new"):
             client.create_topics({"new": 1})
@@ -116,7 +108,7 @@ def _pipeline():
 
 @pytest.mark.parametrize("fault", ["_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"])
 def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch, fault):
-    asked: list[str] = []
+    asked = []
 
     def fence(settings, transactional_id, *rest):
         asked.append(transactional_id)

@@ -1,7 +1,5 @@
 """Whether two processes run the same shipper is known before anything is sent."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -12,7 +10,7 @@ from shipper.worker.order import code_digest
 ROOT = Path(__file__).parents[2]
 
 
-def digest_in(folder: Path) -> str:
+def digest_in(folder):
     command = [
         sys.executable,
         "-c",

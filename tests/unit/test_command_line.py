@@ -265,9 +265,7 @@ def test_the_terminal_has_the_verdict_of_the_page(sample, capsys):
     assert run_view(report).headline in capsys.readouterr().out
 
 
-def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(
-    capsys,
-):
+def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys):
     waits = LeftOut(path="/logs/a.log", reason="may still be written", warns=True)
     links = LeftOut(path="/logs/b.log", reason="leads nowhere", warns=True, count=3)
     unwanted = LeftOut(path="/logs/a.zip", reason="does not match include")

@@ -1,7 +1,5 @@
 """Which windows a run says to have completed: the partition keys of the cluster's asset."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest
@@ -18,29 +16,29 @@ DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 CHECKED_FAILED = {"status": "failed", "error": "closed"}
 
 
-def hours(first: int, last: int) -> Window:
+def hours(first, last):
     return Window(DAY + dt.timedelta(hours=first), DAY + dt.timedelta(hours=last))
 
 
 class Runs:
     """Delivery gates of runs one after the other, on the cluster `near`."""
 
-    def __init__(self, uri: str, cron: str | None = "@hourly"):
+    def __init__(self, uri, cron="@hourly"):
         self.uri, self.count = uri, 0
         self.pipeline = pipeline_of(clusters=["near"], **{"schedule": cron} if cron else {})
 
     def keys(
         self,
-        first: int,
-        last: int,
+        first,
+        last,
         *,
-        back_to: int | None = None,
-        left: int | None = None,
-        late: int | None = None,
-        until: int | None = None,
-        passes: bool = True,
-        again: bool = False,
-    ) -> list[int]:
+        back_to=None,
+        left=None,
+        late=None,
+        until=None,
+        passes=True,
+        again=False,
+    ):
         """Return the hours whose keys a run over hours ``first`` to ``last`` emits. ``left``: an
         hour of which it left a file out; ``late``: one of which it sent a late file; ``until``: the
         first one that was not over when it looked; ``again``: it is another attempt of the run
@@ -65,7 +63,7 @@ class Runs:
         return [int((one.start - DAY) / dt.timedelta(hours=1)) for one in found]
 
 
-def _left(window: Window) -> Uncovered:
+def _left(window):
     return Uncovered(window=str(window), why="young", files=[{"path": "b.log"}])
 
 

@@ -1,10 +1,7 @@
 """The generated files: up to date, and of one mind with the loader."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,15 +23,10 @@ PIPELINE, CLUSTER, PLATFORM = (
 )
 REFERENCE = PUBLISHED["REFERENCE.md"]
 
-SHORTEST: dict[str, Any] = {
-    "pipeline": "web",
-    "source": "s3a://logs/",
-    "topic": "logs.web",
-    "clusters": ["local"],
-}
+SHORTEST = {"pipeline": "web", "source": "s3a://logs/", "topic": "logs.web", "clusters": ["local"]}
 
 
-def validator(schema: dict[str, Any]):
+def validator(schema):
     """jsonschema comes with Great Expectations and Airflow; the core does without."""
     jsonschema = pytest.importorskip("jsonschema")
     from referencing import Registry, Resource
@@ -43,7 +35,7 @@ def validator(schema: dict[str, Any]):
     return jsonschema.Draft202012Validator(schema, registry=beside)
 
 
-def accepts(schema: dict[str, Any], data) -> bool:
+def accepts(schema, data):
     return bool(validator(schema).is_valid(data))
 
 
@@ -183,14 +175,14 @@ def test_platform(data, right, tmp_path):
     assert (not read_platform(tmp_path, "shipper.yaml").faults) is right
 
 
-def loads(data: dict[str, Any], folder: Path) -> bool:
+def loads(data, folder):
     """JSON is YAML, so the loader can be asked with the same data."""
     local = "cluster: local\nbootstrap: x:1\n"
     write_config(folder, {"pipelines/web": json.dumps(data), "clusters/local": local})
     return "web" in load_all(folder).pipelines
 
 
-def keys(model) -> set[str]:
+def keys(model):
     """All keys that a user may write, in all sections."""
     found = set()
     for key, field in types.yaml_keys(model).items():

@@ -1,8 +1,6 @@
 """What a user reads when something in the configuration is wrong: the exact line, with file, line
 and column."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -31,7 +29,7 @@ def config(tmp_path, monkeypatch):
     return Path("config")
 
 
-def faults_of(text: str | bytes, name: str = "web", kind: str = "pipelines") -> list[str]:
+def faults_of(text, name="web", kind="pipelines"):
     """The faults of one file, without the part of the line that is the same for all."""
     path = Path("config", kind, f"{name}.yaml")
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -39,11 +37,11 @@ def faults_of(text: str | bytes, name: str = "web", kind: str = "pipelines") -> 
     return [line.removeprefix(f"{path}:") for line in found if line.startswith(str(path))]
 
 
-def pipeline(more: str) -> str:
+def pipeline(more):
     return RIGHT + more
 
 
-def changed(lines: list[str]) -> str:
+def changed(lines):
     """Return the right pipeline with ``lines`` instead of its own of the same keys, or without a
     key (``- topic``)."""
     own = {line.partition(":")[0]: line for line in RIGHT.splitlines()}

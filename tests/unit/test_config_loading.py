@@ -1,14 +1,12 @@
 """What right files become."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from pathlib import Path
 
 import pytest
 
-from shipper.config import Pipeline, load_all, load_cluster, load_pipeline, resolve_uri
+from shipper.config import load_all, load_cluster, load_pipeline, resolve_uri
 from shipper.config.rules import check_cron, legal_topic
 from shipper.errors import ConfigError
 
@@ -27,7 +25,7 @@ def config(config):
     return config
 
 
-def load(config: Path, text: str) -> Pipeline:
+def load(config, text):
     (config / "pipelines" / "web.yaml").write_text(text)
     return load_pipeline(config, "web")
 
@@ -60,10 +58,7 @@ def test_one_broken_file_takes_nothing_else_down(config):
     assert list(loaded.pipelines) == ["web"]
     assert list(loaded.clusters) == ["local"]
     assert list(loaded.broken) == ["broken", "lost"]
-    assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {
-        "broken.yaml",
-        "far.yaml",
-    }
+    assert {fault.file.rpartition("/")[2] for fault in loaded.faults} == {"broken.yaml", "far.yaml"}
 
 
 def test_values_are_those_of_yaml_1_2(config):
@@ -97,7 +92,6 @@ def test_values_are_those_of_yaml_1_2(config):
 def test_start_is_a_moment_in_utc(config, written, moment):
     text = SHORTEST.replace('"0 * * * *"', f'{{cron: "@hourly", start: {written}}}')
     schedule = load(config, text).schedule
-    assert schedule is not None
     assert schedule.start == moment
 
 

@@ -1,14 +1,12 @@
 """``shipper dags install``, and that the files in the repository are the ones that it writes."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from shipper.cli.dags import dag_files
 from shipper.cli.main import _TOOLS, _Commands, app
@@ -18,7 +16,7 @@ from shipper_airflow.place import config_dir
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def install(*words: str | Path) -> Result:
+def install(*words):
     return CliRunner().invoke(app, ["dags", "install", *map(str, words)])
 
 

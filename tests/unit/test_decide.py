@@ -1,21 +1,11 @@
 """The decision about each file: a row of the table for each case, by its code."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shipper.driver.decide import (
-    RULES,
-    Original,
-    Policy,
-    SourceFile,
-    decide,
-    decisions_page,
-)
+from shipper.driver.decide import RULES, Original, Policy, SourceFile, decide, decisions_page
 from shipper.errors import SourceError
 from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.heads import HEAD_BYTES
@@ -35,7 +25,7 @@ VALUE = chunk_value(
 )  # fmt: skip
 
 
-def ledger(*files: FileId, **fields) -> Chunks:
+def ledger(*files, **fields):
     found = Chunks("web")
     for file in files:
         value = replace(VALUE, **{"read": file.size_bytes, **fields})
@@ -43,11 +33,11 @@ def ledger(*files: FileId, **fields) -> Chunks:
     return found
 
 
-def beginning(content: ByteSum, **fields) -> Beginning:
+def beginning(content, **fields):
     return Beginning(length=content.length, sum=str(content), **fields)
 
 
-def like(*originals: FileId, content: ByteSum | None = CONTENT, **more) -> LookedInto:
+def like(*originals, content=CONTENT, **more):
     """A file that begins like ``originals``, and holds what they held."""
     fields = {"ends_line": True, "whole": True, **more}
     found = [] if content is None else [beginning(content, **fields)]
@@ -62,7 +52,7 @@ OTHERWISE = LookedInto(OTHER)
 KNOWN_IN_PART = ledger(OLD, end=False, sum=None, read=None)
 
 CONTINUE = {"on_replaced": "continue"}
-CASES: list[tuple[str, FileId, Chunks, LookedInto | None, dict[str, Any]]] = [
+CASES = [
     ("reship", OLD, ledger(OLD), None, {"reship_below": 4}),
     ("reship", NEW, Chunks("web"), None, {"reship_below": 4}),
     ("complete", OLD, ledger(OLD), None, {"reship_below": 3}),
@@ -104,7 +94,7 @@ CASES: list[tuple[str, FileId, Chunks, LookedInto | None, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def rule_of(file: FileId, chunks: Chunks, looked: LookedInto | None, policy: dict[str, Any]) -> str:
+def rule_of(file, chunks, looked, policy):
     """The code of the rule, also of one that stops the run."""
     about = {file: looked} if looked else {}
     try:

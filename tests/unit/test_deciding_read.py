@@ -3,22 +3,15 @@ ledger, and does not know it yet, answers with what it had then. Found by random
 over at the moment when a paused broker went on, took 703 delivered records for missing, and sent
 them again."""
 
-from __future__ import annotations
-
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, Superseded
 from shipper.ledger import log as module
-from shipper.ledger.codec import (
-    encode_attempt,
-    encode_chunk,
-    encode_invalidation,
-)
+from shipper.ledger.codec import encode_attempt, encode_chunk, encode_invalidation
 from shipper.ledger.log import (
     CONTROL_NOW,
     LedgerLog,
@@ -47,7 +40,7 @@ FILE = FileId("a.log", 100, 5)
 VALUE = chunk_value(generation=0)
 
 
-def chunk(first: int = 0, **fields) -> EncodedRecord:
+def chunk(first=0, **fields):
     value = ChunkValue(**{**vars(VALUE), "last": first + 10, **fields})
     return encode_chunk("web", ChunkKey(SplitId(FILE, 0), first, "t"), value)
 
@@ -55,22 +48,18 @@ def chunk(first: int = 0, **fields) -> EncodedRecord:
 @pytest.fixture
 def topic():
     topic = MemoryLog()
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("r")],
-    )
+    topic.append("ledger", CONTROL, [announced("r")])
     topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
     return topic
 
 
-def ledger_of(topic: MemoryLog, **patience: float) -> LedgerLog:
-    cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
+def ledger_of(topic, **patience):
+    cluster = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
     return LedgerLog(topic, cluster, "web", patience=Patience(1.0, **patience))
 
 
-def attempt_of(topic: MemoryLog, number: int = 0) -> TaskAttempt:
-    order: Any = SimpleNamespace(
+def attempt_of(topic, number=0):
+    order = SimpleNamespace(
         pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
     )
     return TaskAttempt(order, ledger_of(topic), 0, number)
@@ -104,19 +93,13 @@ def test_a_leader_that_was_replaced_is_believed_by_who_looks_and_by_nobody_who_d
     ledger = ledger_of(topic)
     for partition in (CONTROL, CHUNKS):
         topic.replace_leader(partition)
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("s")],
-    )
+    topic.append("ledger", CONTROL, [announced("s")])
     topic.append("ledger", CHUNKS, [chunk()])
     assert answer(ledger_of(topic).look(question, 1.0)) == old
     assert answer(ledger.decide(question).answer) == new
 
 
-def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(
-    topic,
-):
+def test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover(topic):
     topic.append("ledger", CHUNKS, [chunk()])
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [encode_invalidation("web", FILE, 7, Invalidation("s"))])
@@ -128,21 +111,13 @@ def test_an_archive_or_repair_that_was_taken_over_hears_of_it(topic):
     right = right_of(ledger_of(topic), 0)
     right.check()
     topic.replace_leader(CONTROL)
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("s")],
-    )
+    topic.append("ledger", CONTROL, [announced("s")])
     with pytest.raises(Superseded):
         right.check()
 
 
 def test_a_reship_that_was_taken_over_invalidates_nothing(topic):
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("s")],
-    )
+    topic.append("ledger", CONTROL, [announced("s")])
     with pytest.raises(Superseded):
         invalidate(ledger_of(topic), 0, "r", None, [FILE])
     assert ledger_of(topic).look(ask_state()).invalidated == {}
@@ -152,11 +127,7 @@ def test_a_run_that_was_taken_over_hears_of_it(topic):
     attempt = attempt_of(topic)
     attempt.check()
     topic.replace_leader(CONTROL)
-    topic.append(
-        "ledger",
-        CONTROL,
-        [announced("s")],
-    )
+    topic.append("ledger", CONTROL, [announced("s")])
     with pytest.raises(Superseded, match="taken over by run s"):
         attempt.check()
 
@@ -182,11 +153,11 @@ def test_what_was_taken_back_is_not_committed(topic):
 class Away(MemoryLog):
     """A ledger whose partition has no leader for some time."""
 
-    def __init__(self, error: Exception, times: int):
+    def __init__(self, error, times):
         super().__init__()
         self.error, self.times = error, times
 
-    def append(self, *args, **options) -> list[int]:
+    def append(self, *args, **options):
         if self.times > 0:
             self.times -= 1
             raise self.error
@@ -214,7 +185,7 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_announces_itself_
     """Each of Spark's four attempts at a task gave up after 15 s, so a minute without a leader
     failed the ship."""
     topic = Away(ClusterError("no leader"), times=3)
-    order: Any = SimpleNamespace(
+    order = SimpleNamespace(
         pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
     )
     MemoryLog.append(topic, "ledger", CONTROL, [announced("r")])
@@ -224,9 +195,7 @@ def test_a_task_that_begins_while_the_ledger_is_away_waits_and_announces_itself_
     assert attempt.check().answer == [0]
 
 
-def test_a_right_that_is_not_granted_is_not_waited_for_as_long(
-    monkeypatch,
-):
+def test_a_right_that_is_not_granted_is_not_waited_for_as_long(monkeypatch):
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.2)
     with pytest.raises(ClusterRefuses):
         ledger_of(Away(ClusterRefuses("no right"), times=10**9), ledger=3600.0).decide(CONTROL_NOW)

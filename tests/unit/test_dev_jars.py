@@ -1,7 +1,5 @@
 """The jar cache, against a Maven repository on loopback; the jars are a few bytes."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import http.server
@@ -26,21 +24,21 @@ GROUP, VERSION = "org.example.things", "1.0"
 class Repository:
     """A Maven repository that counts how often each file was handed out."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root):
         self.root = root
-        self.served: Counter[str] = Counter()
+        self.served = Counter()
         handler = functools.partial(_Handler, self.served, directory=str(root))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
 
-    def put(self, name: str, content: bytes):
+    def put(self, name, content):
         folder = self.root / GROUP.replace(".", "/") / name / VERSION
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}-{VERSION}.jar").write_bytes(content)
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    def __init__(self, served: Counter[str], *args, **options):
+    def __init__(self, served, *args, **options):
         self.served = served
         super().__init__(*args, **options)
 
@@ -48,7 +46,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         self.served[self.path.rpartition("/")[2]] += 1
         super().do_GET()
 
-    def log_message(self, format: str, *args):
+    def log_message(self, format, *args):
         pass
 
 
@@ -74,20 +72,18 @@ def repository(tmp_path, monkeypatch):
     thread.join()
 
 
-def resolve() -> Path:
+def resolve():
     return resolve_jars("things-1.0")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 EXPECTED = {f"{name}-{VERSION}.jar": content for name, content in JARS.items()}
 
 
-def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(
-    repository,
-):
+def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_remembered(repository):
     repository.put("beta", b"THE second jar")  # the same length
 
     with pytest.raises(

@@ -1,10 +1,7 @@
 """Waiting for a dev server: as long as it makes progress, and no longer."""
 
-from __future__ import annotations
-
 import os
 import sys
-from collections.abc import Mapping
 
 import pytest
 from shipper_tools.dev import server
@@ -22,13 +19,13 @@ class _Clock:
     def __init__(self):
         self.now = 0.0
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now
 
-    def time(self) -> float:
+    def time(self):
         return 0.0
 
-    def sleep(self, seconds: float):
+    def sleep(self, seconds):
         self.now += seconds
 
 
@@ -41,17 +38,17 @@ class _Slow(Server):
     looks = 0
 
     @property
-    def addresses(self) -> Mapping[str, str]:
+    def addresses(self):
         return {}
 
     def _launch(self):
         self._folders()
         self._spawn("slow", [sys.executable, "-c", "import time; time.sleep(60)"])
 
-    def _line(self) -> str:
+    def _line(self):
         return "x" * self.looks
 
-    def _answers(self) -> bool:
+    def _answers(self):
         self.looks += 1
         with (self.directory / "logs" / "more.log").open("a") as log:
             log.write(f"{self._line()}\n")
@@ -59,7 +56,7 @@ class _Slow(Server):
 
 
 class _Stuck(_Slow):
-    def _line(self) -> str:
+    def _line(self):
         return f"{self.looks} seconds later, still the same"
 
 
@@ -69,7 +66,7 @@ def _clock(monkeypatch):
 
 
 def test_a_server_that_makes_progress_is_waited_for_and_people_are_told(tmp_path):
-    said: list[str] = []
+    said = []
     with _Slow(tmp_path, say=said.append) as slow:
         assert slow.running
     assert len(said) == 3
@@ -121,8 +118,6 @@ def test_a_server_that_has_not_answered_yet_is_starting(tmp_path, shipper):
     assert (states["airflow"], states["kafka"], states["s3"]) == ("starting", "running", "down")
 
 
-def test_a_topic_with_a_name_that_kafka_refuses_is_a_mistake_of_the_command(
-    shipper,
-):
+def test_a_topic_with_a_name_that_kafka_refuses_is_a_mistake_of_the_command(shipper):
     done = shipper("dev", "topic", "logs.web", "a b")
     assert (done.returncode, done.stderr.rstrip()[-10:]) == (2, "[SHIP-101]")

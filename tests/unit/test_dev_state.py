@@ -82,7 +82,6 @@ def test_a_killed_parent_takes_its_server_along_if_told_so(tmp_path, die_with_pa
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
     ) as parent:
-        assert parent.stdout is not None
         pid, started = parent.stdout.readline().split()
         server = ProcessId(int(pid), started)
         assert server.alive()
@@ -106,7 +105,6 @@ def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE
     ) as holder:
-        assert holder.stdout is not None
         holder.stdout.readline()
         killer = threading.Thread(target=lambda: waited.wait(20) and holder.kill())
         killer.start()
@@ -115,9 +113,7 @@ def test_a_lock_is_free_again_when_its_holder_is_killed(tmp_path):
     assert waited.is_set()
 
 
-def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(
-    monkeypatch,
-):
+def test_a_free_port_is_not_handed_out_twice_neither_here_nor_to_another_process(monkeypatch):
     monkeypatch.setattr(ports, "_claims", [])  # and with the list go the claims
     with subprocess.Popen(
         [sys.executable, "-c", _ASKS], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True

@@ -2,10 +2,7 @@
 
 A digest that changes makes a file that was begun before an upgrade unfinishable after it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +25,7 @@ _AVRO = {
     "name": "Line",
     "fields": [{"name": "client", "type": ["null", "string"]}],
 }
-SAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
+SAMPLES = {
     "plain": ("6802ebed9ed3", {}),
     "jsonl": ("95ee63796352", {"source": {"path": "logs", "format": "jsonl"}}),
     "csv": (
@@ -52,10 +49,7 @@ SAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
         "5f0ef914153b",
         {"records": {"redact": ["email", {"rule": "card", "with": "****"}]}},
     ),
-    "avro values": (
-        "a62f48237713",
-        {"records": {"parse": _PARSE, "avro": {"schema": _AVRO}}},
-    ),
+    "avro values": ("a62f48237713", {"records": {"parse": _PARSE, "avro": {"schema": _AVRO}}}),
     "routed": (
         "046ba440fb10",
         {"routes": [{"topic": "a", "when": "value LIKE 'a%'"}, {"topic": "b"}]},

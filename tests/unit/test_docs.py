@@ -1,10 +1,7 @@
 """References to documentation that the build of the site does not check."""
 
-from __future__ import annotations
-
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +21,14 @@ _CODE = [
 ]
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """Return the anchors of the page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     slug = slugify(case="lower")
     return {slug(title, "-") for title in re.findall(r"^#+ (.+)$", text, re.M)}
 
 
-def leads(page: Path, anchor: str) -> bool:
+def leads(page, anchor):
     """Return True if the file or folder exists and, if there is an anchor, has that heading."""
     return page.exists() and (not anchor or anchor in anchors(page))
 
@@ -76,7 +73,7 @@ def test_the_runbook_leads_to_each_error_code():
     assert sorted(led) == [(code, code.lower()) for code in codes]
 
 
-def yaml_blocks() -> Iterator[tuple[str, str, str, str]]:
+def yaml_blocks():
     """Return (page, kind, name, text) of each complete pipeline or cluster file in the docs."""
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for block in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S):

@@ -1,8 +1,6 @@
 """How `shipper doctor` goes about its checks, and what it prints. What it finds on real servers is
 in tests/integration/test_doctor.py."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
@@ -20,13 +18,13 @@ from shipper.cli import doctor as command
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import Check, CheckTarget, examine, skipped
 from shipper.errors import ClusterRefuses
-from shipper.finding import Finding, fail, ok, warn
+from shipper.finding import fail, ok, warn
 from tests.samples.config import pipeline_of
 
 HERE = CheckTarget(Path("config"), None, 5)
 
 
-def check(name: str, *found: Finding, after: str = "") -> Check:
+def check(name, *found, after=""):
     return Check(name, lambda _: iter(found), "do it", after=after)
 
 

@@ -1,11 +1,8 @@
 """Codes of errors: each error has one, each is used, and none ever changes its meaning."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,13 +49,13 @@ _GIVEN = """
 _RETIRED = "006 111 805"
 
 
-def _kinds(error: type[ShipperError] = ShipperError) -> Iterator[type[ShipperError]]:
+def _kinds(error=ShipperError):
     yield error
     for kind in error.__subclasses__():
         yield from _kinds(kind)
 
 
-def error_sections() -> dict[str, str]:
+def error_sections():
     """Return code → section of the page of errors."""
     page = (_ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
     _, *sections = re.split(r"^### ", page, flags=re.MULTILINE)
@@ -69,7 +66,7 @@ CODES = error_sections()
 _NAMES = {kind.__name__ for kind in _kinds()} | {shipper.shipments.index.IndexUnusable.__name__}
 
 
-def _sources() -> Iterator[tuple[Path, str]]:
+def _sources():
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*.py")):
             yield path, path.read_text(encoding="utf-8")

@@ -1,8 +1,6 @@
 """Which delivered records have expired, by the partitions' first offsets and by where partitions
 ended before each ship."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from shipper.cli.expired import ShipRun, expired, findings
@@ -13,7 +11,7 @@ ENDS = {FIRST: {"t": [0, 0]}, SECOND: {"t": [10, 20]}, THIRD: {"t": [30, 40]}}
 SENT = {run: Counter({("t", 0): 9, ("t", 1): 19}) for run in ENDS}
 
 
-def at(*starts: int, sent=SENT, ends=ENDS):
+def at(*starts, sent=SENT, ends=ENDS):
     asked = []
 
     def ends_before(run):

@@ -1,7 +1,5 @@
 """The fault proxy, on real sockets: an echo server behind it, and what a client sees."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import select
@@ -66,31 +64,31 @@ def link(shared):
     shared.cut()
 
 
-def connect(proxy: FaultProxy) -> socket.socket:
+def connect(proxy):
     return socket.create_connection(("127.0.0.1", proxy.port), timeout=300)
 
 
-def receive(connection: socket.socket, size: int) -> bytes:
+def receive(connection, size):
     data = bytearray()
     while len(data) < size and (got := connection.recv(1 << 20)):
         data += got
     return bytes(data)
 
 
-def round_trip_seconds(connection: socket.socket, data: bytes = b"x" * 20) -> float:
+def round_trip_seconds(connection, data=b"x" * 20):
     began = time.monotonic()
     connection.sendall(data)
     assert receive(connection, len(data)) == data
     return time.monotonic() - began
 
 
-def request(api_key: int, correlation_id: int, size: int = 100) -> bytes:
+def request(api_key, correlation_id, size=100):
     """A frame like Kafka's requests. The echo server's answer has the API key where a response has
     its correlation id."""
     return struct.pack(">ihhi", size + 8, api_key, 0, correlation_id) + b"r" * size
 
 
-def silent(connection: socket.socket, seconds: float = 0.15) -> bool:
+def silent(connection, seconds=0.15):
     return not select.select([connection], [], [], seconds)[0]
 
 
@@ -103,9 +101,7 @@ def test_a_round_trip_takes_the_latency_and_so_does_the_handshake(link):
         assert 0.097 < min(round_trip_seconds(connection) for _ in range(3)) < 0.2 * slowness()
 
 
-def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at_once(
-    link,
-):
+def test_what_is_stored_is_acknowledged_late_side_by_side_and_everything_else_at_once(link):
     """The echo's answer has the API key where a response has its correlation id."""
     link.shape(ack_ms=200)
     stored = [request(PRODUCE, PRODUCE), request(END_TXN, END_TXN)]

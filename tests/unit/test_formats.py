@@ -7,7 +7,7 @@ from shipper.driver.recognition import HEAD_BYTES, recognise
 FILES = Path(__file__).parents[1] / "data" / "formats"
 
 
-def head(name: str) -> bytes:
+def head(name):
     return (FILES / name).read_bytes()[:HEAD_BYTES]
 
 

@@ -1,19 +1,13 @@
 """Which windows of a schedule count as complete, by results and ledgers that are written by
 hand."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from shipper.cli.main import app
-from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError
 from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.inventory import Inventory, Tally
@@ -34,7 +28,6 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
-from shipper.request import RunRequest
 from shipper.windows.window import Window
 from tests.samples.config import pipeline_of, write_config
 from tests.samples.reports import shipped
@@ -44,31 +37,22 @@ DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
 
 
-def hour(n: int) -> Window:
+def hour(n):
     return Window(DAY + dt.timedelta(hours=n), DAY + dt.timedelta(hours=n + 1))
 
 
 class Runs:
     """Results of runs, as files."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root):
         self.uri, self.count = str(root), 0
 
-    def common(self, window: Window) -> dict[str, Any]:
+    def common(self, window):
         """What all results of the last run have, which came after those before it."""
         at = max(window.end, hour(100).start) + dt.timedelta(seconds=self.count)
         return common(window, f"run-{self.count:03}", at)
 
-    def add(
-        self,
-        window: Window,
-        *clusters: str,
-        closed: bool = False,
-        back_to: int | None = None,
-        left: Collection[Uncovered] = (),
-        until: int | None = None,
-        asked: RunRequest | None = None,
-    ):
+    def add(self, window, *clusters, closed=False, back_to=None, left=(), until=None, asked=None):
         self.count += 1
         folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
         of_run = self.common(window) | {"asked": asked}
@@ -93,7 +77,7 @@ class Runs:
                 DeliveryGateResult(cluster=cluster, coverage=found, **of_run),
             )
 
-    def add_lost(self, window: Window, step: str, lost: RecreatedTopic):
+    def add_lost(self, window, step, lost):
         """A run that fails at ``step`` on the cluster `near`, since a topic was created again."""
         self.add(window)
         folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
@@ -110,7 +94,7 @@ class Runs:
                 "gate_delivery.near", DeliveryGateResult(cluster="near", recreated=[lost], **of_run)
             )
 
-    def gaps(self, last: int, held=None, **since: int) -> list[tuple[str, int, str]]:
+    def gaps(self, last, held=None, **since):
         records = read_records(self.uri, "web", DAY, LONG)
         begins = {cluster: hour(since.get(cluster, 0)).start for cluster in ("near", "far")}
         found = find_gaps([hour(n) for n in range(last + 1)], records, begins, lambda cluster: held)
@@ -144,7 +128,7 @@ class TestAcceptedAsTheyAre:
     EMPTY = Uncovered(window=str(hour(0)), why="it had no file")
     LEFT = Uncovered(window=str(hour(0)), why="young", files=[LeftFile(path="a.log")])
 
-    def accept(self, runs: Runs, window: Window):
+    def accept(self, runs, window):
         accept(runs.uri, "web", window, why="the host\nwas down", who="olga")
 
     @pytest.fixture(autouse=True)
@@ -177,7 +161,6 @@ class TestAcceptedAsTheyAre:
         assert runs.gaps(1) == []
         (found,) = read_records(runs.uri, "web", DAY, LONG)[-1:]
         state = window_state(hour(0), [found])
-        assert state is not None
         assert state.why.startswith("accepted by olga at 2026-11-05 04:00:0")
         assert state.why.endswith("UTC: the host was down")
 
@@ -205,7 +188,7 @@ def test_windows_in_a_row_are_shown_as_one():
     ]
 
 
-def pipeline(**schedule) -> Pipeline:
+def pipeline(**schedule):
     return pipeline_of(schedule={"cron": "@hourly", **schedule}, clusters=["near", "far"])
 
 
@@ -259,8 +242,6 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil):
     from shipper.report.page import render
 
     report = shipped()
-    assert report.plan is not None
-    assert report.gate_source is not None
     report.plan.left_out = []
     report.gate_source.checks = [check for check in report.gate_source.checks if check.passed]
     assert run_view(report).event == "success"
@@ -280,7 +261,7 @@ def test_what_is_missing_makes_a_good_run_a_warning_on_page_and_notice(spoil):
     assert place in page
 
 
-def _daily() -> tuple[dt.datetime, str]:
+def _daily():
     """Return when the last daily window ended, and its cron: half a day ago, so that no test meets
     a window that has just ended."""
     end = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0) - dt.timedelta(
@@ -289,7 +270,7 @@ def _daily() -> tuple[dt.datetime, str]:
     return end, f"0 {end.hour} * * *"
 
 
-def gaps_of(config: Path, schedule: str, more: str = "") -> Callable[..., Result]:
+def gaps_of(config, schedule, more=""):
     """Write a pipeline whose cluster cannot be asked; return `shipper gaps` for it."""
     pipeline = f"pipeline: web\nschedule: {schedule}\nsource: {{path: logs/, settle: 0s}}\n{more}"
     near = "bootstrap: b:1\nproperties: {sasl.username: u, sasl.password: '${NOT_THERE_AT_ALL}'}\n"
@@ -337,9 +318,7 @@ def test_an_alert_says_each_overdue_window_once(tmp_path):
     )
 
 
-def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(
-    tmp_path,
-):
+def test_an_alert_that_was_given_is_not_given_again_for_a_ledger_that_cannot_be_read(tmp_path):
     end, daily = _daily()
     gaps = gaps_of(tmp_path / "config", f"'{daily}'")
     two_days = Window(end - dt.timedelta(days=2), end)

@@ -195,11 +195,7 @@ def test_a_defect_of_shippers_own_has_its_place():
 @pytest.mark.parametrize(
     ("program", "code", "says"),
     [
-        (
-            "kill -9 $$",
-            "SHIP-809",
-            "`runner.driver_memory`",
-        ),
+        ("kill -9 $$", "SHIP-809", "`runner.driver_memory`"),
         ("exit 137", "SHIP-809", "`runner.driver_memory`"),
         ("exit 52", "SHIP-809", "`runner.driver_memory`"),
         ("kill $$", "SHIP-801", "SIGTERM"),

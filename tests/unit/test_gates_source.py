@@ -254,15 +254,7 @@ def test_results_come_in_the_order_of_the_checks_and_each_scope_is_read_once():
         "not_null(host)",
     ]
     assert [result.check for result in found] == names
-    assert [result.passed for result in found] == [
-        False,
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+    assert [result.passed for result in found] == [False, True, True, True, True, False, False]
     assert measure.asked == [("sample", 3), ("full", 2)]
 
 

@@ -1,9 +1,6 @@
 """What is said of topics that could not be written to."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ from shipper.worker.parking import Admission, ParkingKey
 
 
 def test_a_message_names_some_of_the_topics_that_log_lines_have_made():
-    topics: Any = SimpleNamespace(why_unusable=lambda topic, partition: "it is not there")
+    topics = SimpleNamespace(why_unusable=lambda topic, partition: "it is not there")
     admission = Admission(topics, 1000, 60.0)
     admission.parking.given_up.update(ParkingKey(f"topic-{n:05}") for n in range(10_000))
     admission.parking.unsent.update({f"other-{n:05}": 2 for n in range(10_000)})

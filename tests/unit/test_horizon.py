@@ -1,12 +1,9 @@
 """What goes when results are older than `keep`, and what never does."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -40,14 +37,14 @@ DAYS = 90
 KEEP = 40 * 86_400.0
 
 
-def day(ago: int) -> Window:
+def day(ago):
     return Window(TODAY - dt.timedelta(days=ago), TODAY - dt.timedelta(days=ago - 1))
 
 
 class Past:
     """Runs of a pipeline on a daily schedule."""
 
-    def __init__(self, root: Path):
+    def __init__(self, root):
         self.config, self.runs = root / "config", str(root / "runs")
         for name, text in (
             ("pipelines/web", PIPELINE),
@@ -59,14 +56,7 @@ class Past:
         self.pipeline = load_pipeline(self.config, "web", EVERYTHING)
         beginnings(self.runs, "web", ("near", "far"), day(DAYS), None, began=day(DAYS).start)
 
-    def run(
-        self,
-        ago: int,
-        *clusters: str,
-        back: int = 0,
-        left: tuple[int, ...] = (),
-        at: dt.datetime | None = None,
-    ):
+    def run(self, ago, *clusters, back=0, left=(), at=None):
         """``left``: days of whose windows a file was left behind."""
         window, at = day(ago), at or day(ago).end
         run_id = f"{at:%Y%m%dT%H%M%S}-{random.randbytes(3).hex()}"
@@ -88,7 +78,7 @@ class Past:
                 DeliveryGateResult(cluster=cluster, coverage=coverage, **of_run),
             )
 
-    def gaps(self) -> list[tuple[Any, ...]]:
+    def gaps(self):
         done = CliRunner().invoke(
             app, ["gaps", "web", "--json", "--config", str(self.config)], catch_exceptions=False
         )
@@ -97,7 +87,7 @@ class Past:
             for gap in json.loads(done.stdout)["gaps"]
         ]
 
-    def prune(self, now: dt.datetime = TODAY) -> int:
+    def prune(self, now=TODAY):
         return horizon.prune(self.runs, self.pipeline, KEEP, now)
 
 

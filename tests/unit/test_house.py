@@ -1,13 +1,10 @@
 """What holds of the whole house, and no linter knows: one name for one thing, no nameless tuple
 from one part to another, and a design page that names what is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,19 +16,19 @@ _PACKAGES = ("shipper", "spark_jobs", "shipper_airflow")
 _ON_THE_WAY = ("kafka", "ledger", "worker", "driver", "windows", "verify")
 
 
-def _modules(*folders: str) -> dict[Path, ast.Module]:
+def _modules(*folders):
     return {
         path: _parsed(path) for folder in folders for path in sorted((_ROOT / folder).rglob("*.py"))
     }
 
 
 @cache
-def _parsed(path: Path) -> ast.Module:
+def _parsed(path):
     return ast.parse(path.read_text())
 
 
 @cache
-def _nodes() -> dict[Path, list[ast.AST]]:
+def _nodes():
     return {path: list(ast.walk(tree)) for path, tree in _modules(*_PACKAGES).items()}
 
 
@@ -91,7 +88,7 @@ _TAKE_APART = {"startswith", "endswith", "replace", "partition", "split", "remov
 _NO_SENTENCE = {"place.text"}
 
 
-def _is_sentence(node: ast.expr) -> bool:
+def _is_sentence(node):
     return (
         isinstance(node, ast.Attribute)
         and node.attr in _SENTENCES
@@ -99,7 +96,7 @@ def _is_sentence(node: ast.expr) -> bool:
     )
 
 
-def _read_again(node: ast.AST) -> bool:
+def _read_again(node):
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
         return _is_sentence(node.comparators[0])
     called = node.func if isinstance(node, ast.Call) else None
@@ -119,7 +116,7 @@ def test_no_code_reads_a_sentence_that_other_code_wrote():
     ] == []
 
 
-def _nameless(annotation: ast.expr | None) -> Iterator[str]:
+def _nameless(annotation):
     """Tuples of so many members, whose places nobody has named; lists of lists."""
     for node in ast.walk(annotation) if annotation else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
@@ -132,9 +129,7 @@ def _nameless(annotation: ast.expr | None) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def _public(
-    body: list[ast.stmt], *, of_class: bool = False
-) -> Iterator[tuple[str, ast.expr | None]]:
+def _public(body, *, of_class=False):
     """(name, annotation) of what other modules may be given, or give."""
     for node in body:
         name = getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", "")
@@ -210,7 +205,7 @@ _ALLOWED_WRITES = {
 }
 
 
-def file_writes_in(module: ast.Module) -> list[str]:
+def file_writes_in(module):
     """Return the calls that write a file, but for those into what ``output_file`` gave, and those
     of a RunFolder."""
     given = {
@@ -277,7 +272,7 @@ class Look(NamedTuple):
 
 
 #: Why a module that decides may look at the ledger without deciding.
-_ALLOWED_LOOKS: Mapping[Look, str] = {
+_ALLOWED_LOOKS = {
     Look(
         "shipper/worker/task.py", "TaskAttempt.count_tasks", "look"
     ): "only the share of the rate limit depends on it",
@@ -296,14 +291,14 @@ _ALLOWED_LOOKS: Mapping[Look, str] = {
 }
 
 
-def _defines(name: str, module: ast.Module) -> ast.ClassDef | None:
+def _defines(name, module):
     return next(
         (node for node in ast.walk(module) if isinstance(node, ast.ClassDef) and node.name == name),
         None,
     )
 
 
-def _is_decided(node: ast.AST, names: set[str]) -> bool:
+def _is_decided(node, names):
     """Return True for ``Decided``, for one of its other ``names``, and for ``Decided[…]``."""
     if isinstance(node, ast.Subscript):
         return _is_decided(node.value, names)
@@ -312,7 +307,7 @@ def _is_decided(node: ast.AST, names: set[str]) -> bool:
     return getattr(node, "id", None) in names or getattr(node, "attr", None) == "Decided"
 
 
-def decisions_made_in(module: ast.Module) -> list[str]:
+def decisions_made_in(module):
     """Return the expressions by which ``module`` makes a ``Decided``: a call, a cast, a call with
     the class as its argument, a class of that kind. What the class itself does is left out."""
     own = _defines("Decided", module)
@@ -341,7 +336,7 @@ def decisions_made_in(module: ast.Module) -> list[str]:
     return found
 
 
-def private_steps_in(module: ast.Module) -> list[str]:
+def private_steps_in(module):
     """Return the uses of what is a step of a decision: a method whose name holds `barrier`, and the
     answer of a question that is called."""
     called = {node.func for node in ast.walk(module) if isinstance(node, ast.Call)}
@@ -353,11 +348,11 @@ def private_steps_in(module: ast.Module) -> list[str]:
     ]
 
 
-def looks_in(name: str, module: ast.Module, reads: set[str]) -> list[Look]:
+def looks_in(name, module, reads):
     """Return the uses of ``reads``, methods of a ledger log, in the module ``name``."""
     found = []
 
-    def visit(node: ast.AST, function: str):
+    def visit(node, function):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".removeprefix(".")
         read = (
@@ -398,7 +393,6 @@ def test_only_the_ledger_log_makes_a_decision_and_takes_its_steps():
 
 def test_what_decides_does_not_merely_look_at_the_ledger():
     log = _defines("LedgerLog", _parsed(_ROOT / _LEDGER_LOG))
-    assert log is not None
     methods = {node.name for node in log.body if isinstance(node, ast.FunctionDef)}
     reads = {name for name in methods if name.startswith("look")} | (methods & {"records_of_topic"})
     names = {str(path.relative_to(_ROOT)): module for path, module in _modules("shipper").items()}

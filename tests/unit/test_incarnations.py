@@ -1,7 +1,5 @@
 """What the ledger says of topics that were deleted and created again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,7 +25,7 @@ FILE = FileId("a.log", 100, 1)
 VALUE = chunk_value(last=0, end=False, records=0, bytes=1, splits=1)
 
 
-def chunks(*entries: tuple[int, int, str, str | None], end: int = 0, file: FileId = FILE) -> Chunks:
+def chunks(*entries, end=0, file=FILE):
     """(first, last, topic, topic id)."""
     found = Chunks("web")
     for first, last, topic, topic_id in entries:
@@ -79,7 +77,7 @@ def test_what_is_lost_is_named_by_topic_and_incarnation():
 _CUTS = st.lists(st.integers(1, 59), max_size=6, unique=True).map(sorted)
 
 
-def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
+def _cut(cuts, start, end):
     borders = [start, *(cut for cut in cuts if start < cut < end), end]
     return list(pairwise(borders))
 
@@ -88,7 +86,7 @@ def _cut(cuts: list[int], start: int, end: int) -> list[tuple[int, int]]:
 def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(data, b_from, c_from):
     """Three incarnations, of which each took what the ones before it had lost; the present one
     holds every record once."""
-    entries: dict[tuple[int, str], tuple[int, str]] = {}
+    entries = {}
 
     def held():
         return chunks(

@@ -1,23 +1,18 @@
 """The committed jar is what the committed Java sources become. That a compiler makes it of them:
 tests/integration/test_java_start.py."""
 
-from __future__ import annotations
-
 import importlib.util
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 from shipper.runner import READER_JAR
 
 
-def jvm_build() -> ModuleType:
+def jvm_build():
     """Return jvm/build.py."""
     spec = importlib.util.spec_from_file_location(
         "jvm_build", Path(__file__).parents[2] / "jvm" / "build.py"
     )
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -33,9 +33,7 @@ def test_what_the_machine_java_and_file_systems_need_goes_on_and_nothing_else():
     }
 
 
-def test_what_was_read_is_forgotten_unless_every_job_needs_it(
-    monkeypatch,
-):
+def test_what_was_read_is_forgotten_unless_every_job_needs_it(monkeypatch):
     monkeypatch.setenv("KAFKA_PASSWORD", "canary")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "needed")
     forget(["KAFKA_PASSWORD", "AWS_SECRET_ACCESS_KEY", "SHIPPER_NOWHERE"])

@@ -1,14 +1,10 @@
 """What a cluster file may set of librdkafka, and that none of it weakens what shipper promises."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka
 import pytest
@@ -58,7 +54,7 @@ OWNED = (
     "check.crcs",
 )
 #: A value for each that librdkafka takes; others are text, of which it takes any.
-SAMPLES: dict[str, Any] = {
+SAMPLES = {
     "security.protocol": "plaintext",
     "sasl.mechanisms": "OAUTHBEARER",
     "sasl.mechanism": "OAUTHBEARER",
@@ -100,13 +96,13 @@ SAMPLES: dict[str, Any] = {
 }
 
 
-def cluster(bootstrap: str = "127.0.0.1:1", **properties) -> Cluster:
+def cluster(bootstrap="127.0.0.1:1", **properties):
     return Cluster.model_validate(
         {"cluster": "far", "bootstrap": bootstrap, "properties": properties}
     )
 
 
-def why_not(name: str, value="x") -> str:
+def why_not(name, value="x"):
     with pytest.raises(ValidationError) as found:
         cluster(**{name: value})
     return str(found.value.errors()[0]["msg"])
@@ -171,7 +167,7 @@ def test_a_connection_may_not_be_closed_while_a_request_waits_for_its_answer():
     ],
 )
 def test_a_broker_that_is_not_verified_is_warned_of_unless_it_is_on_this_machine(name, value):
-    tls: dict[str, Any] = {"security.protocol": "ssl", name: value}
+    tls = {"security.protocol": "ssl", name: value}
     assert [place for place, _ in cluster("kafka.example:9092", **tls).warnings()] == [
         ("properties", name)
     ]
@@ -194,7 +190,7 @@ def test_no_shell_command_hides_in_a_kerberos_name():
 def given(monkeypatch):
     """(client, settings) for each client that is made. None is: what is looked at is what it would
     have been given."""
-    found: list[tuple[str, dict[str, Any]]] = []
+    found = []
 
     def of(kind):
         def make(settings, logger=None):
@@ -228,7 +224,7 @@ def test_no_property_of_a_cluster_file_reaches_what_shipper_owns(given, monkeypa
             "far",
             {"client.id": "shipper-readback", **readback.client_settings(of)},
         )
-        asked: list[Callable[[], Any]] = [
+        asked = [
             lambda: LaneProducer(settings, "lane"),
             lambda: LaneProducer(
                 LaneSettings(connection(of), 1000, "zstd", 30_000, transactional=False), "lane"
@@ -284,9 +280,7 @@ def hangs_up():
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(
-    hangs_up,
-):
+def test_a_lane_hears_that_its_connection_was_lost_whatever_a_cluster_file_sets(hangs_up):
     # librdkafka reads a keystore even when it speaks no TLS, so that one needs a file. A cloud's
     # login is refused without its mechanism.
     names = [name for name in ALLOWED if name not in ("ssl.keystore.location", LOGIN)]

@@ -110,13 +110,7 @@ ACCESS, MASTER = "spark.kerberos.access.hadoopFileSystems", "spark.master"
         ),
     ],
 )
-def test_executors_get_tokens_of_the_source(
-    tmp_path,
-    monkeypatch,
-    path,
-    runner,
-    expected,
-):
+def test_executors_get_tokens_of_the_source(tmp_path, monkeypatch, path, runner, expected):
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     pipeline = pipeline_of(source=path, runner=runner)
     assert not spark_settings(pipeline)[MASTER].startswith("kerberized")

@@ -1,7 +1,5 @@
 """A run of which nothing is left but its note gets its report from the next command that looks."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os
@@ -32,9 +30,7 @@ def world(tmp_path):
     return world
 
 
-def left_by(
-    world: World, process: ProcessId, host: str | None = None, replay: Replay | None = None
-) -> RunFolder:
+def left_by(world, process, host=None, replay=None):
     """What a run to `near` alone leaves that is killed after its plan."""
     name = replay.name("web") if replay else "web"
     folder = RunFolder(str(world.runs), name, Window(at(0), at(1)), RUN)
@@ -61,7 +57,7 @@ def gaps(world, shipper):
     return lambda: shipper("gaps", "web", "--since", day, "--config", str(world.config)).stderr
 
 
-def dead() -> ProcessId:
+def dead():
     with subprocess.Popen(["sleep", "60"]) as process:
         found = ProcessId.of(process.pid)
         process.kill()
@@ -83,7 +79,6 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(worl
     spec.write_text(text)
     assert RUN in gaps()
     report = folder.find(REPORT, RunReport)
-    assert report is not None
     assert (report.status, report.ships) == ("failed", [])
     assert str(report.error).startswith("step gate_source left no result")
     assert report.asked == RunRequest(clusters=["near"], other_clusters=["far"])
@@ -95,7 +90,6 @@ def test_the_report_of_a_killed_replay_is_the_replays(world, gaps):
     folder = left_by(world, dead(), replay=replay)
     assert RUN in gaps()
     report = folder.find(REPORT, RunReport)
-    assert report is not None
     assert (report.pipeline, report.asked.replay) == ("web.replay.again", replay)
     assert not list((world.runs / "web").rglob("report.json"))
     assert RUN not in gaps()

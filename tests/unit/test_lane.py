@@ -1,18 +1,12 @@
 """In which order a lane writes a transaction. The broker is scripted;
 tests/chaos/test_late_end_txn.py has a real one."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import pytest
 
 from shipper.kafka import transaction
-from shipper.kafka.connection import KafkaFault, Until
+from shipper.kafka.connection import KafkaFault
 from shipper.kafka.producer import LaneSettings, SentBytes, Throttled
 from shipper.kafka.transaction import RightToShip
 from shipper.types import Decided
@@ -29,17 +23,17 @@ LEDGER = "ledger"
 class Broker:
     """A topic and a ledger, written by one transactional producer at a time."""
 
-    def __init__(self, chunks: Sequence[Chunk]):
-        self.committed: list[bytes] = []
-        self.ledger: set[bytes] = set()
-        self.broken_promises: list[str] = []
+    def __init__(self, chunks):
+        self.committed = []
+        self.ledger = set()
+        self.broken_promises = []
         self.answers_commits = True
         """If false, the next commit times out: its request is on its way until the producer is
         fenced."""
         self._chunks = {chunk.ledger_key: chunk for chunk in chunks}
-        self._waiting: list[tuple[str, bytes]] = []
-        self._open_data: list[bytes] = []
-        self._open_ledger: set[bytes] = set()
+        self._waiting = []
+        self._open_data = []
+        self._open_ledger = set()
         self._commit_is_under_way = False
 
     def fence(self):
@@ -49,7 +43,7 @@ class Broker:
             self._commit()
         self._waiting, self._open_data, self._open_ledger = [], [], set()
 
-    def send(self, topic: str, content: bytes):
+    def send(self, topic, content):
         self._waiting.append((topic, content))
 
     def acknowledge_all(self):
@@ -84,47 +78,47 @@ class Broker:
         self._open_data, self._open_ledger = [], set()
 
 
-def producer_of(broker: Broker) -> type:
+def producer_of(broker):
     class Producer:
         """In the place of ``_TransactionalProducer``."""
 
-        def __init__(self, settings: LaneSettings, transactional_id: str):
+        def __init__(self, settings, transactional_id):
             self.sent = SentBytes()
 
-        def count_sent(self) -> SentBytes:
+        def count_sent(self):
             return self.sent
 
-        def connect(self, until: Until, *topics: str):
+        def connect(self, until, *topics):
             pass
 
-        def init(self, until: Until):
+        def init(self, until):
             broker.fence()
 
-        def lost_connection(self) -> bool:
+        def lost_connection(self):
             return False
 
         def begin(self):
             pass
 
         @contextlib.contextmanager
-        def faults(self) -> Iterator[None]:
+        def faults(self):
             yield
 
-        def write(self, chunk: Chunk, first: int, end: int, until: Until) -> float:
+        def write(self, chunk, first, end, until):
             for value in chunk.values[first:end]:
                 broker.send(chunk.topic, value or b"")
             return 0.0
 
-        def produce(self, topic: str, value: bytes, key: bytes, partition: int):
+        def produce(self, topic, value, key, partition):
             broker.send(topic, key)
 
-        def flush(self, until: Until):
+        def flush(self, until):
             broker.acknowledge_all()
 
-        def take_throttled(self) -> Throttled:
+        def take_throttled(self):
             return Throttled()
 
-        def commit(self, until: Until):
+        def commit(self, until):
             broker.commit()
 
         def discard(self):
@@ -136,11 +130,11 @@ def producer_of(broker: Broker) -> type:
 class OneTransaction:
     """A pool with one lane and one transaction."""
 
-    def __init__(self, chunks: list[Chunk], broker: Broker):
+    def __init__(self, chunks, broker):
         self.options = LaneOptions(
             LaneSettings({}, 1000, "none", 10_000), LEDGER, 0, deadline_seconds=30
         )
-        self.right: RightToShip[Any] = RightToShip(lambda: Decided(None))
+        self.right = RightToShip(lambda: Decided(None))
         self.sizes = Following(Tuning(1, 1000, 1000))
         self.rate = BrokerRate(None)
         self.wire_size = WireSize("none")
@@ -148,8 +142,8 @@ class OneTransaction:
         self.lanes_count = 1
         self.places = itertools.count()
         self.stop_at = self.give_up_at = time.monotonic() + 60
-        self.delivered: list[Chunk] = []
-        self.failure: BaseException | None = None
+        self.delivered = []
+        self.failure = None
         self._left = [chunks]
 
     def wait_for_permission(self):
@@ -161,32 +155,32 @@ class OneTransaction:
     def lane_ended(self):
         pass
 
-    def next_transaction(self, lane: Lane) -> list[Chunk] | None:
+    def next_transaction(self, lane):
         return self._left.pop() if self._left else None
 
-    def partitions_for(self, chunk: Chunk) -> tuple[int, ...]:
+    def partitions_for(self, chunk):
         return (0,)
 
-    def round_bytes(self, chunk: Chunk) -> int:
+    def round_bytes(self, chunk):
         return 500
 
-    def lower_batch_bytes(self, topic: str) -> bool:
+    def lower_batch_bytes(self, topic):
         return False
 
-    def done(self, chunks: Sequence[Chunk]):
+    def done(self, chunks):
         self.delivered += chunks
 
-    def park(self, chunk: Chunk):
+    def park(self, chunk):
         raise AssertionError("a topic that is there is not parked")
 
-    def block(self, topic: str, reason: str, *, forbidden: bool):
+    def block(self, topic, reason, *, forbidden):
         raise AssertionError("a topic that is there is not blocked")
 
-    def fail(self, error: BaseException):
+    def fail(self, error):
         self.failure = error
 
 
-def chunk(topic: str, records: int) -> Chunk:
+def chunk(topic, records):
     values = [f"{topic} {number} ".encode().ljust(20, b".") for number in range(records)]
     return Chunk(
         topic,
@@ -198,7 +192,7 @@ def chunk(topic: str, records: int) -> Chunk:
     )
 
 
-def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[Chunk]:
+def delivered(chunks, broker, monkeypatch):
     """Have one lane send ``chunks`` in one transaction; return those that it calls delivered."""
     monkeypatch.setattr(transaction, "_TransactionalProducer", producer_of(broker))
     pool = OneTransaction(chunks, broker)
@@ -209,9 +203,7 @@ def delivered(chunks: list[Chunk], broker: Broker, monkeypatch: pytest.MonkeyPat
     return pool.delivered
 
 
-def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(
-    monkeypatch,
-):
+def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(monkeypatch):
     chunks = [chunk("large", 100), chunk("small", 3)]
     broker = Broker(chunks)
     assert delivered(chunks, broker, monkeypatch) == chunks
@@ -219,9 +211,7 @@ def test_a_transaction_that_ends_too_early_never_promises_what_was_not_sent(
     assert broker.ledger == {each.ledger_key for each in chunks}
 
 
-def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(
-    monkeypatch,
-):
+def test_a_commit_that_arrives_when_its_answer_is_given_up_is_not_sent_again(monkeypatch):
     """Nobody knows the outcome before the producer's id is opened anew. What the ledger says
     earlier is not the last word."""
     chunks = [chunk("web", 10)]

@@ -1,7 +1,5 @@
 """What a lane's producer hears of its connections without anybody telling it."""
 
-from __future__ import annotations
-
 import socket
 import time
 
@@ -44,10 +42,10 @@ class FencedWhileFlushing:
     """A Producer whose lane is fenced while it is thrown away; confluent-kafka has lost which error
     that was."""
 
-    def purge(self, *what: bool):
+    def purge(self, *what):
         pass
 
-    def flush(self, timeout_seconds: float) -> int:
+    def flush(self, timeout_seconds):
         raise SystemError("<built-in method flush> returned NULL without setting an exception")
 
 
@@ -55,7 +53,6 @@ def test_a_lane_that_is_fenced_while_it_is_discarded_leaves_nothing_behind():
     producer = _TransactionalProducer(
         LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000), "lane"
     )
-    assert producer._packed is not None
     producer._packed._topic("t")
     producer._client = FencedWhileFlushing()
     producer.discard()
@@ -85,9 +82,7 @@ def test_a_lane_that_was_throttled_by_the_answer_to_one_batch_does_not_wait_for_
     assert found.value.name == "THROTTLING_QUOTA_EXCEEDED"
 
 
-def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(
-    monkeypatch,
-):
+def test_what_was_sent_is_counted_at_any_moment_as_the_statistics_count_it(monkeypatch):
     with mock_cluster() as mock:
         mock.create("logs", 3)
         settings = LaneSettings(

@@ -1,18 +1,12 @@
 """A late file that is wrong does not close the source gate of the window whose run found it."""
 
-from __future__ import annotations
-
 import datetime as dt
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from shipper.driver import gate_source
 from shipper.driver.context import RunContext
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult, apply_gate
+from shipper.report.results import CheckResult, apply_gate
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.spark_engine import SparkEngine
@@ -21,17 +15,10 @@ from tests.samples.config import pipeline_of
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
 BEFORE = Window(START - dt.timedelta(hours=1), START)
-CHECK: dict[str, Any] = {
-    "check": "matches(value)",
-    "severity": "block",
-    "expected": "all",
-    "observed": "97 %",
-}
+CHECK = {"check": "matches(value)", "severity": "block", "expected": "all", "observed": "97 %"}
 
 
-def run_gate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: set[str]
-) -> tuple[PlanResult, GateResult]:
+def run_gate(tmp_path, monkeypatch, wrong):
     """The gate over an own file and a late one, with a check that finds the files ``wrong``."""
     pipeline = pipeline_of(clusters=["near"])
     folder = RunFolder(str(tmp_path), "web", WINDOW, "r")
@@ -55,7 +42,7 @@ def run_gate(
     )
     folder.write("plan", plan)
 
-    def judge(context: RunContext, planned: PlanResult, result: GateResult) -> GateResult:
+    def judge(context, planned, result):
         found = bool(wrong & {file.path for file in planned.files})
         return result.model_copy(
             update={

@@ -1,12 +1,8 @@
 """Who gives the lease back."""
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -27,18 +23,18 @@ class Ledger:
 
     def __init__(self):
         self.generation = 7
-        self.written: list[Any] = []
+        self.written = []
 
-    def look(self, question) -> SimpleNamespace:
+    def look(self, question):
         return SimpleNamespace(
             generation=self.generation, holder=lambda run_id, lapsed: None, claims=list
         )
 
-    def write_control(self, records: list[tuple[bytes, bytes | None]]):
+    def write_control(self, records):
         self.written += [value for _, value in records]
 
     @contextmanager
-    def writing(self, records: dict[int, list[tuple[bytes, bytes | None]]]) -> Iterator[None]:
+    def writing(self, records):
         self.write_control(records[CONTROL])
         yield
 
@@ -65,7 +61,7 @@ def test_who_waits_for_a_lease_says_so_once_for_each_that_holds_it():
                 generation=self.generation, holder=lambda run_id, lapsed: holder, claims=list
             )
 
-    said: list[str] = []
+    said = []
     with HeldLease(Held(), "the-run", 30.0, 60.0, said.append):
         pass
     assert [words.split()[3] for words in said] == ["first", "second"]

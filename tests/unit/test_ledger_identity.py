@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.admin import TopicFacts
 from shipper.ledger.identity import LedgerIdentity
@@ -22,12 +21,12 @@ class World:
     folder: LedgerFolder
     log: MemoryLog
 
-    def identity(self, *, new_ledger: bool = False, cluster: Cluster = CLUSTER) -> LedgerIdentity:
+    def identity(self, *, new_ledger=False, cluster=CLUSTER):
         return LedgerIdentity(
             LedgerLog(self.log, cluster, "web", self.folder), self.folder, new_ledger=new_ledger
         )
 
-    def ship(self, **options) -> list[str]:
+    def ship(self, **options):
         identity = self.identity(**options)
         identity.check(exists=True)
         return identity.remember("r1", "now")

@@ -1,7 +1,5 @@
 """`shipper ledger show --json`: one document with each chunk, whatever is in names of files."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -21,7 +19,7 @@ HOSTILE = "/logs/x\x1b]52;c;aGk=\x07\u202egol\x9b31m é.log"
 WINDOWS = ("2026-11-01T06:00:00Z/2026-11-01T07:00:00Z", "2026-11-02T06:00:00Z/2026-11-02T07:00:00Z")
 
 
-def ledger(name: str, read=None):
+def ledger(name, read=None):
     """Return a ledger of two chunks, each of a window of its own."""
     records = [
         LogRecord(

@@ -1,8 +1,6 @@
 """What a live hour (tests/dags/live_hour.py) holds for a fault: each rule on a course that breaks
 it, and on none that does not."""
 
-from __future__ import annotations
-
 import pytest
 
 from shipper.report.markup import window as in_words
@@ -12,7 +10,7 @@ FIRST, STEP = 1_800_000_000, 120
 ONE, TWO = Window(FIRST, FIRST + STEP), Window(FIRST + STEP, FIRST + 2 * STEP)
 
 
-def run(window: Window, after: float, state: str = "success") -> Run:
+def run(window, after, state="success"):
     """One that began when its window had closed, and ended some seconds later."""
     return Run(
         "web",
@@ -26,12 +24,12 @@ def run(window: Window, after: float, state: str = "success") -> Run:
     )
 
 
-def notice(window: Window, after: float, event: str = "late", cause: str = "why") -> Notice:
+def notice(window, after, event="late", cause="why"):
     words = in_words(utc(window.start), utc(window.end))
     return Notice(window.end + after, event, "web", words, event, cause)
 
 
-def calm() -> Record:
+def calm():
     """Two windows, each with a file that was there in time, and a run."""
     record = Record(["web"], FIRST, STEP, minutes=4)
     for window in (ONE, TWO):
@@ -44,27 +42,27 @@ def calm() -> Record:
     return record
 
 
-def add(record: Record, ended: Run):
+def add(record, ended):
     record.runs[ended.pipeline, ended.run_id, ended.end] = ended
 
 
-def arrive(record: Record, window: Window, after: float):
+def arrive(record, window, after):
     record.files["web", window.start, "a"].done = window.end + after
     record.runs = {key: each for key, each in record.runs.items() if each.window != window}
     add(record, run(window, after + 5))
 
 
-def say_gap(record: Record):
+def say_gap(record):
     record.answers[0] = record.answers[0]._replace(gaps=frozenset({ONE}))
 
 
-def late(record: Record, *notices: Notice):
+def late(record, *notices):
     arrive(record, TWO, 200)
     record.answers.clear()
     record.notices += notices
 
 
-def broken(record: Record, *notices: Notice):
+def broken(record, *notices):
     add(record, run(ONE, 20, "failed"))
     record.episodes.append(Episode("broken-file", "web", ONE.end, ONE.end + 30))
     record.notices += notices

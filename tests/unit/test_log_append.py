@@ -1,10 +1,6 @@
 """Writes outside of transactions: what is acknowledged, what is not, and what becomes of the
 producer. librdkafka is real."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -65,12 +61,12 @@ class NotYet:
     """A producer whose brokers do not know the topic for a while: ``refused`` when a record is
     handed over, or ``reported`` later."""
 
-    def __init__(self, tries: int, name: int, *, reported: bool):
+    def __init__(self, tries, name, *, reported):
         self.tries, self.error, self.reported = tries, KafkaError(name), reported
-        self.there: list[bytes] = []
-        self._reports: list[Any] = []
+        self.there = []
+        self._reports = []
 
-    def produce(self, topic: str, value: bytes, key: bytes, partition: int, on_delivery):
+    def produce(self, topic, value, key, partition, on_delivery):
         self.tries -= 1
         if self.tries < 0:
             self.there.append(key)
@@ -80,7 +76,7 @@ class NotYet:
         else:
             raise KafkaException(self.error)
 
-    def flush(self, timeout_seconds: float) -> int:
+    def flush(self, timeout_seconds):
         reports, self._reports = self._reports, []
         for report, error, message in reports:
             report(error, message)
@@ -91,24 +87,18 @@ class NotYet:
 
 
 class Acknowledged:
-    def __init__(self, offset: int | None):
+    def __init__(self, offset):
         self._offset = offset
 
-    def offset(self) -> int | None:
+    def offset(self):
         return self._offset
 
-    def topic(self) -> str:
+    def topic(self):
         return "ledger"
 
 
 @pytest.mark.parametrize("reported", [False, True])
-@pytest.mark.parametrize(
-    "error",
-    [
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError.LEADER_NOT_AVAILABLE,
-    ],
-)
+@pytest.mark.parametrize("error", [KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE])
 def test_a_topic_that_brokers_do_not_know_yet_is_waited_for(client, monkeypatch, error, reported):
     producer = NotYet(4, error, reported=reported)
     monkeypatch.setattr(client, "_log_producer", lambda topic: producer)

@@ -1,12 +1,8 @@
 """Which window a file belongs to where its time of modification decides."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -31,7 +27,7 @@ HOURS = [
 ]
 
 
-def modified(milliseconds: int) -> ListedFile:
+def modified(milliseconds):
     return ListedFile(FileId(f"/logs/{milliseconds}", 1, to_ms(MIDNIGHT) + milliseconds), "")
 
 
@@ -61,10 +57,10 @@ def test_a_file_is_of_the_window_in_which_it_was_last_modified():
 class Listing:
     """An engine that lists what it is told; ``broken``: folders that nobody may list."""
 
-    def __init__(self, counts: dict[str, int], broken: Sequence[str] = ()):
+    def __init__(self, counts, broken=()):
         self.counts, self.broken, self.calls = counts, broken, 0
 
-    def list_files(self, paths: Sequence[str], *, most: int, modified: Window | None) -> Listed:
+    def list_files(self, paths, *, most, modified):
         self.calls += 1
         files = [
             ListedFile(FileId(f"{path}{n}.log", 1, 1), "", path)
@@ -79,7 +75,7 @@ class Listing:
         )
 
 
-def look(tmp_path: Path, engine: Listing) -> tuple[list[str], dict[str, str | None]]:
+def look(tmp_path, engine):
     """The folders of the files that the run over the last hour finds, and what it notes of the
     hours before it: path and tick."""
     context = run_of_the_last_hour(tmp_path, engine)
@@ -116,7 +112,7 @@ def test_too_many_files_in_an_old_folder_leave_out_its_own_hour_alone(tmp_path):
         look(tmp_path, Listing({"/0/": 1, "/2/": 50}))
 
 
-def run_of_the_last_hour(tmp_path: Path, engine) -> RunContext:
+def run_of_the_last_hour(tmp_path, engine):
     limits = {"max_files": 6, "max_bytes": "100B"}
     pipeline = pipeline_of(schedule="@hourly", runs_uri=str(tmp_path), limits=limits)
     folder = RunFolder(str(tmp_path), "web", HOURS[2], "r")

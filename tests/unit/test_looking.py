@@ -1,16 +1,11 @@
 """Which delivered files a new one may be, by a ledger in memory and a source that says what lies
 where."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from shipper.driver.engine import ToSum
 from shipper.driver.files import ListedFile
 from shipper.driver.looking import look_into
 from shipper.ledger.codec import encode_alias, encode_chunk
@@ -39,14 +34,14 @@ VALUE = chunk_value(
 class Source:
     """What lies at paths, and the content of files."""
 
-    def __init__(self, *there: FileId):
+    def __init__(self, *there):
         self.there, self.read = {file.path: file for file in there}, list[tuple[str, list[int]]]()
 
-    def look_for(self, paths: Sequence[str]) -> Mapping[str, ListedFile | None]:
+    def look_for(self, paths):
         found = {path: self.there.get(path) for path in paths}
         return {path: id and ListedFile(id, path) for path, id in found.items()}
 
-    def sum_up(self, files: Sequence[ToSum]):
+    def sum_up(self, files):
         self.read += [(file.path, list(lengths)) for file, lengths in files]
         for file, lengths in files:
             file.beginnings += [
@@ -54,24 +49,24 @@ class Source:
             ]
 
 
-def topic_with(*files: FileId, **fields) -> MemoryLog:
+def topic_with(*files, **fields):
     topic = MemoryLog()
     for file in files:
         append(topic, file, **fields)
     return topic
 
 
-def append(topic: MemoryLog, file: FileId, **fields):
+def append(topic, file, **fields):
     value = replace(VALUE, **fields)
     topic.append("", CHUNKS, [encode_chunk("web", ChunkKey(SplitId(file, 0), 0, "t"), value)])
 
 
-def planned(path: str, size: int = 2000, modified_ms: int = 5, **fields) -> PlannedFile:
-    defaults: dict[str, Any] = {"format": "plain", "head": HEAD, "splits": 1}
+def planned(path, size=2000, modified_ms=5, **fields):
+    defaults = {"format": "plain", "head": HEAD, "splits": 1}
     return PlannedFile(path=path, size_bytes=size, modified_ms=modified_ms, **defaults | fields)
 
 
-def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source):
+def looked(topic, source, *files, **of_source):
     pipeline = pipeline_of(source={"path": "/logs/", **of_source})
     context = SimpleNamespace(
         pipeline=pipeline, request=RunRequest(), engine=source, phases=Phases()
@@ -82,7 +77,7 @@ def looked(topic: MemoryLog, source: Source, *files: PlannedFile, **of_source):
     return look_into(context, client, ledger.look, chunks, files)
 
 
-def originals(found, file: PlannedFile) -> list[tuple[str, bool]]:
+def originals(found, file):
     """Path of each original, and whether its content is known."""
     return [(one.file.path, one.content is not None) for one in found[file.id]]
 

@@ -1,7 +1,5 @@
 """Metrics of a run, as they follow from its results; and the file that has them for Prometheus."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 import threading
@@ -21,7 +19,7 @@ SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 COMMON = common(Window(SIX - dt.timedelta(hours=1), SIX), "r1")
 
 
-def metrics(result) -> dict[str, float]:
+def metrics(result):
     """Name, with the tags that tell two of a name apart → value."""
     found = metrics_of(result, SIX + dt.timedelta(minutes=12))
     return {
@@ -130,7 +128,7 @@ def test_every_metric_is_in_the_docs():
     assert [name for name in counted if f"`shipper.{name}`" not in docs] == []
 
 
-def ship(delivered: int, cluster: str = "near", pipeline: str = "web") -> RunReport:
+def ship(delivered, cluster="near", pipeline="web"):
     common = {**COMMON, "pipeline": pipeline}
     topics = [TopicAccount(topic="logs", delivered=delivered)]
     plan = PlanResult(**common, clusters=[ClusterPlan(cluster=cluster)])

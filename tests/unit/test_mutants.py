@@ -1,21 +1,17 @@
 """DESIGN's invariants, their tests and their mutants fit each other; and ``make mutants`` tells a
 caught mutant from any other."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.mutants.design import PAGE, ROOT, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
-from tests.mutants.trial import Mutant, Outcome, Result, TreeCopy
+from tests.mutants.trial import Mutant, Outcome, TreeCopy
 
 INVARIANTS = invariants(PAGE.read_text())
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.rule[:40])
-def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(
-    invariant,
-):
+def test_every_invariant_names_a_test_and_has_a_mutant_for_it_or_a_reason_why_not(invariant):
     assert invariant.tests, "its row in design.md names no test"
     assert [test for test in invariant.tests if not is_defined(test)] == []
     shown = {mutant.test for mutant in MUTANTS if invariant.rule.startswith(mutant.invariant)}
@@ -71,13 +67,11 @@ def tree(tmp_path_factory):
     return copy
 
 
-def mutant(
-    replacement: str, test: str = "test_children_are_refused", text: str = "    return age >= 18\n"
-) -> Mutant:
+def mutant(replacement, test="test_children_are_refused", text="    return age >= 18\n"):
     return Mutant("m", "", "rule.py", text, replacement, f"tests/unit/test_rule.py::{test}")
 
 
-def tried(tree: TreeCopy, mutant: Mutant) -> Result:
+def tried(tree, mutant):
     with tree.mutated(mutant):
         return tree.run([mutant.test])[mutant.test]
 

@@ -1,7 +1,5 @@
 """The table of Kafka's errors: complete, and as the page shows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from confluent_kafka import KafkaError
@@ -17,7 +15,7 @@ from shipper.kafka.outcomes import (
 
 #: Why a lane never sees them → librdkafka's other names. A name that librdkafka learns belongs here
 #: or into ``TABLE``.
-NOT_HERE: dict[str, str] = {
+NOT_HERE = {
     "no error": "NO_ERROR _NOOP",
     "consumers and their groups": (
         "_PARTITION_EOF _UNKNOWN_GROUP _EXISTING_SUBSCRIPTION _ASSIGN_PARTITIONS "

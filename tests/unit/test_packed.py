@@ -1,7 +1,5 @@
 """Values as Arrow keeps them, handed to librdkafka without a broker."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 from pathlib import Path
@@ -19,7 +17,7 @@ from shipper.worker.chunk import LazyColumn
 _QUEUE_FULL = -184
 
 
-def found_library() -> ctypes.CDLL | None:
+def found_library():
     return library(
         Path(confluent_kafka.__file__).parents[1],
         confluent_kafka.libversion()[1],
@@ -55,9 +53,7 @@ def test_a_library_of_another_version_is_not_used():
     assert library(Path(__file__).parent, version, binding) is None
 
 
-def test_a_confluent_kafka_with_which_it_was_not_tried_sends_records_one_by_one(
-    monkeypatch,
-):
+def test_a_confluent_kafka_with_which_it_was_not_tried_sends_records_one_by_one(monkeypatch):
     settings = LaneSettings({"bootstrap.servers": "127.0.0.1:1"}, 1000, "none", 10_000)
     assert LaneProducer(settings, "one")._packed is not None
     monkeypatch.setattr(confluent_kafka, "__version__", "2.99.0")

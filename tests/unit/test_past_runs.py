@@ -1,7 +1,6 @@
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,13 +8,7 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.report.past_runs import find_retry_exclusions, last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import (
-    CheckResult,
-    GateResult,
-    RunReport,
-    ShipResult,
-    TopicAccount,
-)
+from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
@@ -125,7 +118,7 @@ def test_a_window_is_compared_with_earlier_ones_that_are_as_long_and_alike(tmp_p
     check = SizeVsHistoryCheck(check="size_vs_history", alike=alike)
     start = START + 336 * HOUR
     plan = PlanResult(**common(Window(start, start + HOUR)))
-    nothing: Any = None  # of Spark is asked
+    nothing = None  # of Spark is asked
     view = SourceView(nothing, nothing, pipeline_of(), plan, [], str(tmp_path / "runs"), Phases())
     assert hours(view.history(check)) == found
 

@@ -1,7 +1,5 @@
 """Where a step's time went."""
 
-from __future__ import annotations
-
 import threading
 
 from shipper.report.page import render
@@ -13,7 +11,7 @@ from tests.samples.reports import plan, step
 class Clock:
     now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 

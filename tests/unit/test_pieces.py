@@ -1,17 +1,15 @@
 """How many bytes of neighbouring pieces share a partition of Spark's, and with it how many tasks
 have something to do."""
 
-from __future__ import annotations
-
 import pytest
 
-from shipper.driver.pieces import FilePiece, file_pieces, partition_bytes
+from shipper.driver.pieces import file_pieces, partition_bytes
 from shipper.report.plan_result import PlannedFile
 
 MB, SPLIT = 10**6, 32 * 2**20
 
 
-def pieces_of(count: int, size_bytes: int) -> list[FilePiece]:
+def pieces_of(count, size_bytes):
     files = [
         PlannedFile(path=f"/logs/{n:05}.log", size_bytes=size_bytes, modified_ms=0, splits=1)
         for n in range(count)
@@ -19,9 +17,9 @@ def pieces_of(count: int, size_bytes: int) -> list[FilePiece]:
     return list(file_pieces(files, SPLIT))
 
 
-def partitions(pieces: list[FilePiece], most_bytes: int) -> list[int]:
+def partitions(pieces, most_bytes):
     """Bytes of each, as the reader packs them (`planInputPartitions`)."""
-    found: list[int] = []
+    found = []
     for size in (piece.end - piece.start for piece in pieces):
         if found and found[-1] + size <= most_bytes:
             found[-1] += size

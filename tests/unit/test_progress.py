@@ -1,15 +1,10 @@
 """When a ship is stopped since nothing moves, and when not."""
 
-from __future__ import annotations
-
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -29,7 +24,7 @@ from shipper.report.window_records import read_records
 from shipper.report.window_state import FAILED, SHIPPING, state_at, window_state
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
-from shipper.worker.order import OrderedSplit, ShipOrder
+from shipper.worker.order import OrderedSplit
 from tests.doubles.memory_log import MemoryLog
 from tests.doubles.runtime import runtime_with
 from tests.doubles.task import order_with
@@ -47,7 +42,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(ledger_progress, "_LOOK_SECONDS", 0.02)
 
 
-def order(stall_seconds: float, rate: int | None = None) -> ShipOrder:
+def order(stall_seconds, rate=None):
     return order_with(generation=3, stall_seconds=stall_seconds, tasks=2, rate_limit_bytes=rate)
 
 
@@ -57,7 +52,7 @@ class Clock:
     def __init__(self):
         self.now = 0.0
 
-    def monotonic(self) -> float:
+    def monotonic(self):
         return self.now
 
 
@@ -71,25 +66,20 @@ def clock(monkeypatch):
 class Job:
     """What Progress watches: a ledger, what was read, and whether the job was stopped."""
 
-    def __init__(
-        self,
-        given: ShipOrder,
-        read: Callable[[], object] = lambda: None,
-        tell: Callable[[ShipProgress], object] = lambda figures: None,
-    ):
+    def __init__(self, given, read=lambda: None, tell=lambda figures: None):
         def read_and_count():
             self.looks += 1
             return read()
 
         self.looks = 0
         self.log, self.stopped, self.superseded = MemoryLog(), threading.Event(), threading.Event()
-        cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
+        cluster = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
         ledger = LedgerLog(self.log, cluster, "web")
         self.progress = Progress(
             ledger, given, self.superseded, self.stopped.set, read_and_count, tell
         )
 
-    def goes_on_for(self, clock: Clock, seconds: float) -> bool:
+    def goes_on_for(self, clock, seconds):
         """Move the clock on. Return whether the job is not stopped when the watch has looked, and
         has come to look once more."""
         for passed in (seconds, 0.03):
@@ -116,9 +106,7 @@ def test_rows_that_are_read_are_progress_though_none_is_sent(clock):
         assert all(job.goes_on_for(clock, 59) for _ in range(3))
 
 
-def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits_are_not(
-    clock,
-):
+def test_commits_are_progress_though_nothing_is_read_and_other_pipelines_commits_are_not(clock):
     job = Job(order(60))
     with job.progress:
         for _ in range(3):
@@ -158,14 +146,12 @@ def test_a_ledger_that_does_not_answer_is_told_once_a_minute(monkeypatch, capfd)
     assert "".join(capfd.readouterr()).count("no broker answers") == 1
 
 
-def folder_in(tmp_path: Path) -> RunFolder:
+def folder_in(tmp_path):
     at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
     return RunFolder(str(tmp_path), "web", Window(at, at + dt.timedelta(hours=1)), "r1")
 
 
-def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(
-    tmp_path,
-):
+def test_figures_are_beside_the_results_while_it_ships_and_gone_when_it_is_over(tmp_path):
     folder = folder_in(tmp_path)
     with ProgressFile(folder, "c") as file:
         job = Job(order(60), tell=file.tell)
@@ -200,7 +186,7 @@ def test_the_run_of_a_ship_that_takes_days_is_not_called_killed(tmp_path):
     folder.note_begin(NOON, now, ())
     folder.write("plan", PlanResult(**common(at=now), source="s"))
 
-    def state_seen_at(moment: dt.datetime) -> str | None:
+    def state_seen_at(moment):
         found = window_state(NOON, read_records(runs, "web", NOON.start))
         return state_at(found, None, moment)
 
@@ -221,7 +207,7 @@ def test_one_large_file_is_counted_by_its_bytes():
     splits = {
         start: OrderedSplit(SplitId(file, start), counts_bytes=start == 0) for start in (0, 600)
     }
-    told: list[ShipProgress] = []
+    told = []
     job = Job(order_with(generation=3, splits=splits), tell=told.append)
     chunk = chunk_value(end=False, generation=3, records=10, bytes=290)
     of_first, of_packed = (ChunkKey(SplitId(file, start), 0, "t") for start in (0, 600))
@@ -251,9 +237,7 @@ def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(tmp_
     answers.set()
 
 
-def test_a_line_that_cannot_be_printed_does_not_end_the_watch(
-    monkeypatch,
-):
+def test_a_line_that_cannot_be_printed_does_not_end_the_watch(monkeypatch):
     monkeypatch.setattr(ledger_progress, "say", lambda text: 1 / 0)
     job = Job(order(60))
     with job.progress:

@@ -1,7 +1,5 @@
 """Rules, parsing and quarantine: what the digest covers, what the ledger says."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +37,7 @@ def config(tmp_path, monkeypatch):
     return Path("config")
 
 
-def written(config: Path, more: str) -> Path:
+def written(config, more):
     (config / "pipelines" / "web.yaml").write_text(SHORTEST + more)
     return config
 
@@ -52,7 +50,7 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config):
 # Too large or not.
 
 
-def limits(compression: str, limit: int = 1_000_000, asked: int | None = None) -> RecordLimits:
+def limits(compression, limit=1_000_000, asked=None):
     return RecordLimits(
         compression,
         TopicLimits(
@@ -97,7 +95,7 @@ BAD = ChunkValue(
 DROPPED = ChunkValue(10, False, 2, 0, 0, "d", 3, "run-1", WINDOW, filtered={"health": 2})
 
 
-def ledger(*extra: tuple[bytes, bytes]) -> LedgerRecords:
+def ledger(*extra):
     chunks = [
         (ChunkKey(SPLIT, 0, "t"), GOOD),
         (ChunkKey(SPLIT, 2, "q"), BAD),

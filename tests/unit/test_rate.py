@@ -1,23 +1,19 @@
 """A cap on the rate: who may send what, and when. The time is virtual."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
 
 from shipper.kafka.producer import Throttled
-from shipper.worker.rate import BURST_SECONDS, BrokerRate, PacedTransaction, RateLimit, SendSize
+from shipper.worker.rate import BURST_SECONDS, BrokerRate, RateLimit, SendSize
 
 
 class Time:
     def __init__(self):
         self.now = 1000.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
-    def wait(self, waits: Iterator[float]) -> float:
+    def wait(self, waits):
         """Wait as long as is asked for; return how long that was."""
         began = self.now
         for seconds in waits:
@@ -30,7 +26,7 @@ def time():
     return Time()
 
 
-def transaction(rate: BrokerRate, *sizes: int, most: float = 15.0) -> PacedTransaction:
+def transaction(rate, *sizes, most=15.0):
     return rate.transaction([SendSize(size, size) for size in sizes], most)
 
 
@@ -41,9 +37,7 @@ def test_bytes_are_paid_for_before_they_are_sent(time):
     assert time.wait(pace.send(1)) == pytest.approx(2.0)
 
 
-def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeout(
-    time,
-):
+def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeout(time):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     first, second = transaction(rate, 8_000), transaction(rate, 8_000, 1_000)
     third = transaction(rate, 10)
@@ -110,11 +104,11 @@ def test_a_held_limit_lets_nothing_through(time):
     assert time.wait(transaction(BrokerRate(limit, time), 100).begin()) == pytest.approx(6.1)
 
 
-def throttled(time: Time, seconds: float) -> Throttled:
+def throttled(time, seconds):
     return Throttled(seconds, time.now + seconds)
 
 
-def learned(rate: BrokerRate, time: Time) -> float:
+def learned(rate, time):
     """Have a transaction of nothing; return the rate at which it went."""
     pace = transaction(rate)
     time.wait(pace.begin())

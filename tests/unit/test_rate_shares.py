@@ -1,12 +1,7 @@
 """How the tasks of a ship divide its cap among themselves: they know of each other by the ledger
 alone."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
-
-import pytest
 
 from shipper.ledger.codec import encode_generation
 from shipper.ledger.log import LedgerLog
@@ -18,11 +13,11 @@ from tests.doubles.runtime import runtime_with
 
 
 class Ship:
-    def __init__(self, tasks: int, monkeypatch: pytest.MonkeyPatch):
+    def __init__(self, tasks, monkeypatch):
         self.topic, self.now = MemoryLog(), 1000.0
         generation = Generation("r", tasks, 2, ())
         self._write(encode_generation("web", GenerationKey("c", "k"), generation))
-        self._order: Any = SimpleNamespace(
+        self._order = SimpleNamespace(
             pipeline="web", generation=0, run_id="r", tasks=tasks, splits=dict.fromkeys(range(9))
         )
         clock = runtime_with(monotonic=lambda: self.now)
@@ -31,23 +26,21 @@ class Ship:
     def _write(self, record):
         self.topic.append("ledger", CONTROL, [record])
 
-    def begin(self, task: int, attempt: int = 0) -> TaskAttempt:
-        cluster: Any = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
+    def begin(self, task, attempt=0):
+        cluster = SimpleNamespace(name="c", ledger_topic=lambda pipeline: "ledger")
         log = LedgerLog(self.topic, cluster, "web")
         found = TaskAttempt(self._order, log, task, attempt)
         found.announce()
         found.check()
         return found
 
-    def wait(self, seconds: int):
+    def wait(self, seconds):
         """The memory's clock goes on by a second with each offset."""
         self.now += seconds
         self.topic.skip(CONTROL, seconds)
 
 
-def test_tasks_that_have_not_begun_yet_have_their_share_for_some_seconds(
-    monkeypatch,
-):
+def test_tasks_that_have_not_begun_yet_have_their_share_for_some_seconds(monkeypatch):
     ship = Ship(3, monkeypatch)
     first = ship.begin(0)
     assert first.active_tasks == 3
@@ -58,9 +51,7 @@ def test_tasks_that_have_not_begun_yet_have_their_share_for_some_seconds(
     assert first.active_tasks == 2, "Spark has given the third nothing to do"
 
 
-def test_a_task_that_comes_late_or_again_waits_until_the_others_know_of_it(
-    monkeypatch,
-):
+def test_a_task_that_comes_late_or_again_waits_until_the_others_know_of_it(monkeypatch):
     ship = Ship(2, monkeypatch)
     first = ship.begin(0)
     ship.wait(60)

@@ -1,8 +1,6 @@
 """How a span is read to its end, with librdkafka's own messages from a consumer that is none. On a
 broker: tests/integration/test_read_back.py."""
 
-from __future__ import annotations
-
 import pytest
 from confluent_kafka import KafkaError, Message
 
@@ -11,36 +9,36 @@ from shipper.verify.readback import OffsetRange, ReadBack, SpanSums, take_record
 from tests.samples.config import cluster_of
 
 
-def record(offset: int, partition: int = 0, value: bytes = b"x") -> Message:
+def record(offset, partition=0, value=b"x"):
     return Message(topic="t", partition=partition, offset=offset, value=value)
 
 
-def end(offset: int, partition: int = 0, code: int = KafkaError._PARTITION_EOF) -> Message:
+def end(offset, partition=0, code=KafkaError._PARTITION_EOF):
     return Message(topic="t", partition=partition, offset=offset, error=KafkaError(code))
 
 
 class Consumer:
     """Gives one batch after the other, then nothing."""
 
-    def __init__(self, *batches: list[Message]):
+    def __init__(self, *batches):
         self.batches = list(batches)
-        self.rest: list[Message] = []
-        self.left: list[int] = []
+        self.rest = []
+        self.left = []
 
-    def poll(self, seconds: float) -> Message | None:
+    def poll(self, seconds):
         if not self.batches:
             return None
         first, *self.rest = self.batches.pop(0)
         return first
 
-    def consume(self, most: int, seconds: float) -> list[Message]:
+    def consume(self, most, seconds):
         return self.rest
 
-    def incremental_unassign(self, partitions: list[object]):
+    def incremental_unassign(self, partitions):
         self.left += [partition.partition for partition in partitions]
 
 
-def drained(consumer: Consumer, **spans: int) -> list[int]:
+def drained(consumer, **spans):
     """``p0=3``: partition 0 is to be read from 0 to 3. Returns the records that were counted, by
     partition."""
     waiting = {("t", int(name[1:])): OffsetRange(0, stop) for name, stop in spans.items()}

@@ -1,7 +1,5 @@
 """What is moved out of the ledger's topic is on the disk before the topic forgets it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -20,7 +18,7 @@ VALUE = chunk_value(last=9, records=9, bytes=90)
 def test_an_archive_survives_a_power_failure_and_a_snapshot_need_not(
     tmp_path, monkeypatch, durable
 ):
-    synced: list[tuple[Path, int]] = []
+    synced = []
     really = os.fsync
 
     def fsync(handle):

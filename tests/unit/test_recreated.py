@@ -1,8 +1,5 @@
 """What a plan and a ship make of topics that were deleted, or deleted and created again."""
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -24,22 +21,22 @@ CLUSTER = cluster_of("far")
 
 
 class Client:
-    def __init__(self, **ids: str | None):
+    def __init__(self, **ids):
         self.ids, self.asked = ids, list[set[str]]()
 
-    def present_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+    def present_ids(self, topics):
         self.asked.append(set(topics))
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
 
-def chunks(topic_id: str | None = "A") -> Chunks:
+def chunks(topic_id="A"):
     found = Chunks("web")
     for file in (OWN, LATE):
         found.add(ChunkKey(SplitId(file, 0), 0, "t"), replace(VALUE, topic_id=topic_id))
     return found
 
 
-def judged(client: Client, held: Chunks, **more) -> module.Incarnations:
+def judged(client, held, **more):
     return judge(client, held, {OWN, LATE}, **more)
 
 

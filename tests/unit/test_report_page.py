@@ -1,7 +1,5 @@
 """What the page says, read from its parsed HTML as a person or a screen reader would find it."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import Counter
 from html.parser import HTMLParser
@@ -24,18 +22,18 @@ class Page(HTMLParser):
     """The page as a list of elements with their text, by section. Fails on tags that do not
     match."""
 
-    def __init__(self, report: RunReport):
+    def __init__(self, report):
         super().__init__()
         self.report, self.html = report, render(report)
-        self.tags: Counter[str] = Counter()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.tables: dict[str, list[list[str]]] = {}
-        self._open: list[tuple[str, str | None]] = []
+        self.tags = Counter()
+        self.attributes = []
+        self.texts = {}
+        self.tables = {}
+        self._open = []
         self.feed(self.html)
         assert self._open == []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]):
+    def handle_starttag(self, tag, attrs):
         self.tags[tag] += 1
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
@@ -45,30 +43,30 @@ class Page(HTMLParser):
         if tag in ("td", "th"):
             self.tables[self._section()][-1].append("")
 
-    def handle_endtag(self, tag: str):
+    def handle_endtag(self, tag):
         opened, _ = self._open.pop()
         assert opened == tag
 
-    def handle_data(self, data: str):
+    def handle_data(self, data):
         for tag, _ in self._open:
             self.texts.setdefault(tag, []).append(data)
         self.texts.setdefault(f"#{self._section()}", []).append(data)
         if any(tag in ("td", "th") for tag, _ in self._open):
             self.tables[self._section()][-1][-1] += data
 
-    def _section(self) -> str:
+    def _section(self):
         return next((name or "" for tag, name in reversed(self._open) if tag == "section"), "")
 
-    def text(self, place: str) -> str:
+    def text(self, place):
         return "".join(self.texts.get(place, []))
 
-    def body_class(self) -> str:
+    def body_class(self):
         return next(
             value for tag, name, value in self.attributes if tag == "body" and name == "class"
         )
 
-    def rows(self, section: str) -> list[dict[str, str]]:
-        head: list[str] = []
+    def rows(self, section):
+        head = []
         found = []
         for row in self.tables.get(section, []):
             if row[0] in ("Check", "File", "Entry", "Step", "Figure"):
@@ -119,7 +117,6 @@ def test_green_run_shows_gates_topics_files_and_steps():
 
 def test_a_ledger_that_is_less_durable_than_the_data_is_on_the_page_and_in_the_notice():
     report = samples.nothing_to_do()
-    assert report.plan is not None
     report.plan.clusters[0].findings.append(
         warn("the ledger _shipper.web has replication factor 1", "raise it", "ledger", "frankfurt")
     )

@@ -1,10 +1,6 @@
 """Whoever still uses what was retired is told what to use instead."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +10,7 @@ _COMMANDS = sorted(name for name in RETIRED if name.startswith("shipper "))
 _KEYS = sorted(name for name in RETIRED if not name.startswith("shipper "))
 
 
-def _pipeline(folder: Path, **more) -> Path:
+def _pipeline(folder, **more):
     """Write a configuration. JSON is YAML, on one line."""
     (folder / "pipelines").mkdir(parents=True)
     (folder / "clusters").mkdir()
@@ -25,12 +21,12 @@ def _pipeline(folder: Path, **more) -> Path:
     return folder
 
 
-def _nested(key: str) -> dict[str, Any]:
+def _nested(key):
     first, _, rest = key.partition(".")
     return {first: _nested(rest) if rest else 1}
 
 
-def _place(done) -> tuple[int, str, str, int | None]:
+def _place(done):
     [place] = json.loads(done.stdout)["places"]
     return done.returncode, place["code"], place["path"], place["line"]
 

@@ -1,14 +1,11 @@
 """The rights that docs/how-to/secure-a-cluster.md lists are those that the code asks for, and that
 the tests grant."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
 
 from shipper.config.cluster import Ledger
-from shipper.config.pipeline import Pipeline
 from shipper.ledger.rights import rights, transactional_id
 from tests.samples.config import cluster_of, pipeline_of
 
@@ -16,7 +13,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "secure-a-cluster.md"
 CLUSTER = cluster_of("frankfurt", bootstrap="kafka-1.example:9092")
 
 
-def pipeline(**more) -> Pipeline:
+def pipeline(**more):
     of_docs = {"pipeline": "web_access", "topic": "logs.web", "clusters": ["frankfurt"]}
     return pipeline_of(**of_docs | more)
 

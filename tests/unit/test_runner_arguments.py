@@ -3,15 +3,11 @@
 Of Kubernetes, tests/integration/test_kubernetes_example.py has what Spark makes of them.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.runner import READER_JAR, Job
 from shipper.windows.window import Window
 from spark_jobs.settings import spark_settings
@@ -46,11 +42,11 @@ KUBERNETES = {
 STANDALONE = {"kind": "standalone", "master": "spark://master:7077"}
 
 
-def pipeline(runner: dict[str, Any]) -> Pipeline:
+def pipeline(runner):
     return pipeline_of(runner=runner)
 
 
-def job(runner: dict[str, Any]) -> Job:
+def job(runner):
     start = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
     return Job(
         pipeline(runner),
@@ -135,9 +131,7 @@ def test_executors_run_the_archives_python_and_the_driver_its_own(kind):
     )
 
 
-def test_no_secret_of_the_jobs_environment_is_on_its_command_line(
-    monkeypatch,
-):
+def test_no_secret_of_the_jobs_environment_is_on_its_command_line(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-1")
     found = job(YARN | {"spark_submit": SUBMIT, "archive": ARCHIVE})
     assert found.environment()["AWS_SECRET_ACCESS_KEY"] == "canary-1"

@@ -1,17 +1,12 @@
 """`source.s3`: what Hadoop is told, what never shows, and when S3A's jars come."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from shipper import s3a
 from shipper.config.environment import EVERYTHING
 from shipper.config.load import load_all, load_pipeline, references
-from shipper.config.pipeline import Pipeline
 from shipper.config.s3 import S3
 from shipper.errors import ConfigError
 from spark_jobs import java_command
@@ -21,7 +16,7 @@ from tests.samples.config import pipeline_of, write_config
 KEYS = {"access_key": "AK-canary", "secret_key": "SK-canary"}
 
 
-def pipeline(s3: dict[str, Any] | None = None, path: str = "s3a://logs/web/", **more) -> Pipeline:
+def pipeline(s3=None, path="s3a://logs/web/", **more):
     source = {"path": path, **({"s3": s3} if s3 is not None else {})}
     return pipeline_of(source=source, **more)
 
@@ -112,7 +107,7 @@ def test_keys_are_told_in_memory_alone_and_hide_from_print_and_json():
     assert "canary" not in str(s3a.settings(found))
 
 
-def write(folder: Path, secret: str) -> Path:
+def write(folder, secret):
     source = (
         '{path: s3a://logs/, s3: {endpoint: "${S3_URL:-http://127.0.0.1:9}", access_key: a, '
         f'secret_key: "{secret}"}}}}'
@@ -143,9 +138,7 @@ def test_references_are_looked_up_where_steps_run_and_left_where_dags_are_parsed
     assert s3a.secrets(load_pipeline(config, "web"))["fs.s3a.secret.key"] == "canary ${x}"
 
 
-def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(
-    tmp_path,
-):
+def test_where_a_platform_binds_pipelines_they_choose_neither_server_nor_identity(tmp_path):
     """A key that is sent to a server of the author's choice could be any secret that a reference
     finds."""
     config = write(tmp_path / "config", "canary")

@@ -1,18 +1,14 @@
 """A scan never raises: what its tasks committed must be accounted for."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from shipper.driver.engine import Scan
 from shipper.driver.scan import scan
 from shipper.errors import ClusterRefuses, DeliveryError, Superseded
-from shipper.finding import Finding, fail
+from shipper.finding import fail
 from shipper.worker.receipt import Receipt
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/tmp/shipper-1/order")
@@ -21,7 +17,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "/tmp/shipper-1/order")
 class Failing:
     """An engine whose job fails when a task is done, or is not even made."""
 
-    def __init__(self, makes_a_job: bool = True):
+    def __init__(self, makes_a_job=True):
         self._makes_a_job = makes_a_job
 
     def job(self, *_, **__):
@@ -29,25 +25,23 @@ class Failing:
             raise FULL
         return SimpleNamespace(run=self._run, stop=lambda: None, read_so_far=lambda: None)
 
-    def _run(self, found: Scan):
+    def _run(self, found):
         found.receipts = [Receipt(0, wire_bytes=7)]
         raise FULL
 
-    def cause(self, error: Exception) -> Finding:
+    def cause(self, error):
         return fail(str(error.strerror) if isinstance(error, OSError) else "?")
 
 
-def failed(
-    engine: Failing, *, superseded: bool = False, refused: ClusterRefuses | None = None
-) -> Scan:
+def failed(engine, *, superseded=False, refused=None):
     told = threading.Event()
     if superseded:
         told.set()
-    any_other: Any = SimpleNamespace(
+    any_other = SimpleNamespace(
         name="c", cluster="c", pipeline="web", seal="", superseded=told, refused=refused,
         chunks_end=0, splits={},
     )  # fmt: skip
-    context: Any = SimpleNamespace(engine=engine, folder=None, clusters={"c": any_other})
+    context = SimpleNamespace(engine=engine, folder=None, clusters={"c": any_other})
     return scan(context, any_other, any_other, any_other, [], long_lines=False)
 
 

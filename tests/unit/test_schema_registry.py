@@ -1,21 +1,17 @@
 """`records.avro` and `schema_registry` as far as the configuration goes, and the registry's client
 against a double of its HTTP interface."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shipper_tools.dev.certificates import Authority
 
 from shipper.config import load_all
 from shipper.config.avro import Avro
-from shipper.config.cluster import Cluster
 from shipper.config.pipeline import Pipeline
 from shipper.driver.checks.remote import ClusterTarget
 from shipper.driver.schemas import refused_schemas, schema_ids
@@ -40,17 +36,15 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(schema_registry, "_PAUSES_SECONDS", (0.0, 0.0))
 
 
-def with_field(**field) -> dict[str, Any]:
+def with_field(**field):
     return {**SCHEMA, "fields": [*SCHEMA["fields"], field]}
 
 
-def avro(schema: dict[str, Any] = SCHEMA, **more) -> Avro:
+def avro(schema=SCHEMA, **more):
     return Avro.model_validate({"schema": schema, **more})
 
 
-def pipeline(
-    schema: dict[str, Any] = SCHEMA, topics: tuple[str, ...] = ("orders",), **more
-) -> Pipeline:
+def pipeline(schema=SCHEMA, topics=("orders",), **more):
     routes = [{"topic": topic, "when": f"value = '{topic}'"} for topic in topics[:-1]] + [
         {"topic": topics[-1]}
     ]
@@ -58,13 +52,11 @@ def pipeline(
     return Pipeline.model_validate({**spec, "records": {"avro": {"schema": schema, **more}}})
 
 
-def cluster(url: str, **more) -> Cluster:
+def cluster(url, **more):
     return cluster_of("local", schema_registry={"url": url, **more})
 
 
-def faults_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_pipeline: str, of_cluster: str, **leave
-) -> list[str]:
+def faults_of(tmp_path, monkeypatch, of_pipeline, of_cluster, **leave):
     monkeypatch.chdir(tmp_path)
     files = {"pipelines/web": of_pipeline, "clusters/local": of_cluster}
     write_config(tmp_path / "config", files)
@@ -173,10 +165,7 @@ def test_a_registry_that_is_not_well_is_asked_again_and_then_another_run_may():
         assert caught.value.retriable
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
-    with pytest.raises(
-        ClusterError,
-        match=r"cannot be reached: .*refused.*SHIP-408",
-    ) as caught:
+    with pytest.raises(ClusterError, match=r"cannot be reached: .*refused.*SHIP-408") as caught:
         schema_ids(cluster(f"http://127.0.0.1:{port}"), pipeline())
     assert caught.value.retriable
 
@@ -194,7 +183,7 @@ class _Elsewhere(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"hi")
 
-    def log_message(self, format: str, *arguments):
+    def log_message(self, format, *arguments):
         pass
 
 
@@ -223,8 +212,7 @@ def test_what_is_no_registry_is_said_and_nobody_is_sent_elsewhere(code, says):
 def test_a_file_that_is_not_there_and_an_unknown_reference_are_named(tmp_path):
     for name in ("ca_location", "certificate_location"):
         with pytest.raises(
-            ClusterRefuses,
-            match=rf"`schema_registry.{name}` in clusters/local.yaml .*no such file",
+            ClusterRefuses, match=rf"`schema_registry.{name}` in clusters/local.yaml .*no such file"
         ):
             RegistryClient(
                 cluster("https://127.0.0.1:1", **{name: str(tmp_path / "none.pem")}), "web"

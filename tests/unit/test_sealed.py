@@ -1,7 +1,5 @@
 """Errors of tasks come back as data: no log line can write one."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 
@@ -22,7 +20,7 @@ HOSTILE = (
 )
 
 
-def spark_says(line: str) -> RuntimeError:
+def spark_says(line):
     return RuntimeError(
         f'[CAST_INVALID_INPUT] The value \'{line}\' of the type "STRING" cannot be cast to "INT". '
         "SQLSTATE: 22018"

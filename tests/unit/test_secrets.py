@@ -1,20 +1,15 @@
 """Where secrets come from, and that they show nowhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import pickle
 import re
-from collections.abc import Collection
-from pathlib import Path
 
 import pytest
 
 from shipper.config import load_all, load_cluster, load_pipeline
-from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE, ReferenceKind
+from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
 from shipper.config.load import references
-from shipper.config.pipeline import Pipeline
 from shipper.driver.preflight import Preflight
 from shipper.errors import ClusterError, ConfigError
 from shipper.kafka.client import ClusterClient
@@ -28,7 +23,7 @@ SHORTEST = "pipeline: web\nsource: logs\ntopic: logs.web\nclusters: [local]\n"
 LOCAL = "cluster: local\nbootstrap: 127.0.0.1:9092\n"
 
 
-def load(config: Path, text: str) -> Pipeline:
+def load(config, text):
     (config / "pipelines" / "web.yaml").write_text(text)
     return load_pipeline(config, "web")
 
@@ -61,9 +56,7 @@ def test_no_secret_is_in_what_is_printed_or_dumped_of_a_cluster(config):
 # --- Secrets from elsewhere
 
 
-def secret_of(
-    config: Path, reference: str, leave: Collection[ReferenceKind] = ()
-) -> str | int | float | None:
+def secret_of(config, reference, leave=()):
     (config / "clusters" / "local.yaml").write_text(
         f"{LOCAL}properties:\n  sasl.password: {reference}\n"
     )

@@ -1,7 +1,5 @@
 """Two cluster files that lead to one Kafka cluster (C5)."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +8,7 @@ from shipper.driver.plan import _refuse_shared_ledgers
 from shipper.errors import ClusterRefuses
 
 
-def asked(name: str, cluster_id: str, topic: str = "_shipper.web"):
+def asked(name, cluster_id, topic="_shipper.web"):
     return SimpleNamespace(name=name, ledger_place=(cluster_id, topic))
 
 

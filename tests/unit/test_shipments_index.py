@@ -1,13 +1,10 @@
 """What the index of the Shipments page says of a window, by the runs over it, in whatever order
 their records come."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,18 +34,14 @@ def world(tmp_path):
     return world
 
 
-def shown(
-    index: Index, start: int, end: int, now: int, cluster: str = "", name: str = "web"
-) -> dict[str, Any]:
+def shown(index, start, end, now, cluster="", name="web"):
     """The row of a pipeline."""
     known = [one for one in index.pipelines() if one.pipeline == name]
     (row,) = grid(index, known, (start, end), now, cluster=cluster)["rows"]
     return row
 
 
-def states(
-    world: World, hours: float, now: float | None = None, cluster: str = "", name: str = "web"
-) -> list[str]:
+def states(world, hours, now=None, cluster="", name="web"):
     """Of the first windows, hour by hour, as the page paints them: what comes later lies above."""
     at_now = seconds(now if now is not None else hours)
     with Index(world.index) as index:
@@ -135,10 +128,7 @@ def test_a_window_that_is_too_old_leaves_the_index_and_is_not_missing(world, mon
 def test_a_file_that_is_no_index_is_named_with_the_remedy(world):
     world.index.parent.mkdir(exist_ok=True)
     world.index.write_text("this is a log file, and longer than SQLite's header is: " * 3)
-    with pytest.raises(
-        IndexUnusable,
-        match=r"shipments.sqlite cannot be used: .*SHIP-901",
-    ):
+    with pytest.raises(IndexUnusable, match=r"shipments.sqlite cannot be used: .*SHIP-901"):
         world.feed(run_report(0))
 
 
@@ -260,7 +250,7 @@ def test_runs_that_end_at_the_same_time_are_all_in_it(world):
     assert [states(world, 2, name=name) for name in names] == [["shipped", "shipped"]] * len(names)
 
 
-def context_of(world: World) -> RunContext:
+def context_of(world):
     pipeline = load_pipeline(world.config, "web", EVERYTHING)
     folder = RunFolder(str(world.runs), "web", Window(at(0), at(1)), "r1")
     return RunContext(

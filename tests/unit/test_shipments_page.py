@@ -1,10 +1,7 @@
 """What the Shipments page answers, to whom, and how it is drawn."""
 
-from __future__ import annotations
-
 import datetime as dt
 import time
-from collections.abc import Collection
 from functools import partial
 from http import HTTPStatus
 
@@ -43,13 +40,13 @@ FOLDER = "20261101T000000Z--20261101T010000Z"
 class Rights:
     """Sees ``pipelines``, and reads the reports of ``reports``."""
 
-    def __init__(self, *pipelines: str, reports: Collection[str] = ()):
+    def __init__(self, *pipelines, reports=()):
         self._pipelines, self._reports = pipelines, reports
 
-    def pipelines(self) -> Collection[str]:
+    def pipelines(self):
         return self._pipelines
 
-    def may(self, what: str, pipeline: str) -> bool:
+    def may(self, what, pipeline):
         return pipeline in {"see": self._pipelines, "read reports": self._reports}.get(what, ())
 
 
@@ -68,24 +65,24 @@ def world(tmp_path):
     return world
 
 
-def ask(world: World, path: str, rights=None, **query: str) -> tuple[int, Page]:
+def ask(world, path, rights=None, **query):
     found = respond(world.index, path, query, rights or Everything())
     return found.status, Page(found.body)
 
 
-def rows(world: World, rights=None, **query: str) -> list[str]:
+def rows(world, rights=None, **query):
     status, page = ask(world, "shipments", rights, end=str(seconds(9)), **query)
     assert status == HTTPStatus.OK
     return page.rows
 
 
-def data_of_window(world: World, hour: int = 0, name: str = "web", run: str | None = None):
+def data_of_window(world, hour=0, name="web", run=None):
     with Index(world.index) as index:
         (known,) = [one for one in index.pipelines() if one.pipeline == name]
         return detail(index, known, Window(at(hour), at(hour + 1)), int(time.time()), run)
 
 
-def open_window(world: World, rights=None, window: str = f"web {WINDOW}", **query: str):
+def open_window(world, rights=None, window=f"web {WINDOW}", **query):
     return ask(world, "shipments", rights, part="panel", window=window, **query)
 
 
@@ -275,7 +272,7 @@ def test_names_and_causes_of_others_are_text_on_the_page(world):
     assert "&lt;script&gt;" in body
 
 
-def data_of_cluster(world: World, rights=None, cluster: str = "near"):
+def data_of_cluster(world, rights=None, cluster="near"):
     with Index(world.index) as index:
         shipping = index.pipelines(rights.pipelines() if rights else None)
         may_read = partial((rights or Everything()).may, "read reports")
@@ -283,7 +280,7 @@ def data_of_cluster(world: World, rights=None, cluster: str = "near"):
         return cluster_page(index, cluster, shipping, between, int(time.time()), may_read)
 
 
-def open_cluster(world: World, rights=None, cluster: str = "near") -> tuple[int, Page]:
+def open_cluster(world, rights=None, cluster="near"):
     return ask(world, "shipments", rights, part="panel", on=cluster, end=str(seconds(24)))
 
 
@@ -293,10 +290,7 @@ def test_a_clusters_page_adds_up_what_ships_sent_there(world):
     found = data_of_cluster(world)
     assert [
         (one["pipeline"], one["ships"], one["records"], one["bytes"]) for one in found["pipelines"]
-    ] == [
-        ("web", 3, 34, 34 * 137),
-        ("audit", 2, 14, 14 * 137),
-    ]
+    ] == [("web", 3, 34, 34 * 137), ("audit", 2, 14, 14 * 137)]
     assert [(one["topic"], one["pipeline"], one["records"]) for one in found["topics"]] == [
         ("logs.web", "web", 34),
         ("logs.web", "audit", 14),
@@ -509,9 +503,7 @@ def test_who_may_not_read_reports_learns_no_more_than_the_states(world):
         assert of_the_report in open_window(world, window=window)[1].text
 
 
-def test_a_broken_and_a_new_pipeline_have_rows_and_former_names_lead_to_the_present_one(
-    world,
-):
+def test_a_broken_and_a_new_pipeline_have_rows_and_former_names_lead_to_the_present_one(world):
     world.write("pipelines/broken.yaml", "pipeline: broken\nsource: [\n")
     web = world.config / "pipelines" / "web.yaml"
     world.write(

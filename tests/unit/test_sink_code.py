@@ -1,15 +1,11 @@
 """A task whose shipper is not its driver's sends nothing. tests/integration/test_spark_cluster.py
 has real executors."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pyspark
 import pytest
@@ -17,7 +13,6 @@ import pytest
 from shipper.errors import DeliveryError
 from shipper.worker import order as orders
 from shipper.worker import task
-from shipper.worker.order import ShipOrder
 from shipper.worker.receipt import Receipt, unseal_error
 from spark_jobs import sink
 
@@ -28,17 +23,9 @@ class Shipped:
     """In the place of what ships a task's batches."""
 
     def __init__(self):
-        self.tasks: list[int] = []
+        self.tasks = []
 
-    def __call__(
-        self,
-        order: ShipOrder,
-        cluster,
-        batches: Iterator[Any],
-        task: int,
-        attempt: int,
-        before: int,
-    ) -> Receipt:
+    def __call__(self, order, cluster, batches, task, attempt, before):
         self.tasks.append(task)
         return Receipt(task)
 
@@ -54,9 +41,9 @@ def shipped(monkeypatch):
     return shipped
 
 
-def run(digest: str) -> list[str]:
-    receipts: list[str] = []
-    add: Any = SimpleNamespace(add=receipts.extend)
+def run(digest):
+    receipts = []
+    add = SimpleNamespace(add=receipts.extend)
     sink._ship(pickle.dumps((ORDER, None)), digest, add, iter([]))
     return receipts
 

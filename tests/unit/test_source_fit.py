@@ -1,17 +1,13 @@
 """What `shipper validate` warns of in `source.path`, and `--strict`."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
-from in_process import Command
 
 HOURLY, DAILY = '"0 * * * *"', '"@daily"'
 
 
-def write(config: Path, schedule: str | None, path: str, more: str = ""):
+def write(config, schedule, path, more=""):
     source = f"{{path: '{path}'{more}}}" if more else f"'{path}'"
     (config / "pipelines" / "web.yaml").write_text(
         f"pipeline: web\nsource: {source}\ntopic: t\nclusters: [local]\n"
@@ -19,7 +15,7 @@ def write(config: Path, schedule: str | None, path: str, more: str = ""):
     )
 
 
-def warnings(shipper: Command, config: Path) -> list[str]:
+def warnings(shipper, config):
     done = shipper("validate", "--json", "--no-sql", "--config", str(config))
     assert done.returncode == 0
     return list(json.loads(done.stdout)["warnings"])

@@ -1,16 +1,13 @@
 """Spark settings: what may not be set, and what is part of the transform."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 
-from shipper.config.pipeline import Pipeline
 from shipper.config.properties import SQL_DEFAULTS
 from tests.samples.config import pipeline_of
 
 
-def pipeline(conf: dict[str, str] | None = None) -> Pipeline:
+def pipeline(conf=None):
     return pipeline_of(runner={"conf": conf or {}})
 
 

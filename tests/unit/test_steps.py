@@ -1,8 +1,6 @@
 """What a step leaves behind when it fails, is stopped, or wakes up when another attempt has done
 its work."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import signal
@@ -19,7 +17,7 @@ from shipper.errors import ClusterError, ClusterRefuses, Superseded
 from shipper.finding import fail
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
-from shipper.report.run_folder import RunFolder, StepResult
+from shipper.report.run_folder import RunFolder
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
@@ -44,9 +42,7 @@ def context(tmp_path):
     )
 
 
-def shipped(
-    context: RunContext, started_at: dt.datetime, status: str, error: str | None = None
-) -> ShipResult:
+def shipped(context, started_at, status, error=None):
     return ShipResult(
         **context.common("ship"),
         cluster="near",
@@ -57,18 +53,18 @@ def shipped(
     )
 
 
-def superseded_within(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+def superseded_within(context, cluster, started_at):
     """As a ship ends whose tasks have found out: it keeps its account, and its error is in the
     result."""
     return shipped(context, started_at, "failed", "a later run took over")
 
 
-def woke_up_to_succeed(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+def woke_up_to_succeed(context, cluster, started_at):
     """Its commits had made it before it was paused."""
     return shipped(context, started_at, "succeeded")
 
 
-def superseded_before(context: RunContext, cluster: str, started_at: dt.datetime) -> StepResult:
+def superseded_before(context, cluster, started_at):
     raise Superseded("a later run took over")
 
 
@@ -113,7 +109,6 @@ def test_the_later_attempts_result_holds_wherever_either_was_paused(
     if calls < point:  # the slow one had ended
         folder.write("ship.near", quick)
     found = folder.find("ship.near", ShipResult)
-    assert found is not None
     assert found.status == later
     if "killed" not in pauses:
         assert f'"status": "{later}"' in (folder.read_text("ship.near.json") or ""), (
@@ -134,7 +129,6 @@ def test_without_a_later_one_its_own_failure_is_the_result(context, monkeypatch,
     monkeypatch.setattr("shipper.driver.ship.ship", ship)
     assert steps.run_step(context, SHIP, "near") == 1
     found = context.folder.find("ship.near", ShipResult)
-    assert found is not None
     assert (found.error or "").startswith("a later run took over")
 
 
@@ -171,7 +165,6 @@ def test_a_report_that_was_stopped_says_what_became_of_the_run(context, monkeypa
     with pytest.raises(Stopped):
         steps.run_steps(context, [REPORT])
     found = context.folder.find(REPORT, RunReport)
-    assert found is not None
     assert [ship.status for ship in found.ships] == ["succeeded"]
     assert Path(found.page or "").exists()
 
@@ -187,7 +180,7 @@ def test_a_report_that_fails_leaves_no_result_that_tells_something_else(context,
 def test_a_cluster_that_did_not_answer_the_plan_is_tried_when_the_others_have_theirs(
     context, monkeypatch, capsys
 ):
-    tried: list[str] = []
+    tried = []
 
     def planned(context, started_at):
         clusters = [
@@ -250,9 +243,7 @@ def test_a_plan_is_retried_if_a_cluster_may_be_well_later(context, monkeypatch, 
     assert (planned.status, planned.final) == ("failed", final)
 
 
-def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(
-    context,
-):
+def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(context):
     """Whoever reads report.json would take a failed run for a good one."""
     times = {"started_at": START, "finished_at": START}
     context.folder.write("plan", PlanResult(**context.common("plan"), **times, source="logs"))
@@ -260,5 +251,4 @@ def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(
     context.folder.write("ship.near", shipped(context, START, "failed", "the cluster went away"))
     assert steps.run_step(context, REPORT, None) == 0, "the step itself has done its work"
     found = context.folder.find("report", RunReport)
-    assert found is not None
     assert (found.status, found.error) == ("failed", "ship:near: the cluster went away")

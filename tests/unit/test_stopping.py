@@ -1,8 +1,6 @@
 """Being stopped: the stack unwinds, an orphan notices, and what the caller ignores stays
 ignored."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -41,9 +39,7 @@ def signals_heard():
         signal.signal(signum, handler)
 
 
-def waits(
-    limit: float | None = None, then: str = "pass", **environment: str
-) -> subprocess.Popen[str]:
+def waits(limit=None, then="pass", **environment):
     program = [sys.executable, "-c", WAITS.format(limit=limit, then=then)]
     child = subprocess.Popen(
         program,
@@ -52,7 +48,6 @@ def waits(
         env={**os.environ, **environment},
         start_new_session=True,
     )
-    assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
     return child
 
@@ -85,7 +80,6 @@ def test_what_nohup_ignores_stays_ignored():
 def test_a_second_term_does_not_tear_the_unwinding_down():
     child = waits(then="time.sleep(0.3); print('released', flush=True)")
     child.send_signal(signal.SIGTERM)
-    assert child.stdout is not None
     child.stdout.readline()
     child.send_signal(signal.SIGTERM)
     said, _ = child.communicate()

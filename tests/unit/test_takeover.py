@@ -1,10 +1,6 @@
 """How long each lane of earlier runs may take to be fenced."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,13 +20,13 @@ from tests.samples.config import cluster_of
 class Coordinator:
     """Takes ``seconds`` for each id, on a clock of its own, and no longer than it is given."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float):
+    def __init__(self, monkeypatch, seconds):
         self.now, self.fenced, self._seconds = 0.0, list[str](), seconds
         monkeypatch.setattr(takeover, "runtime", runtime_with(monotonic=lambda: self.now))
         monkeypatch.setattr(takeover, "_FENCE_AT_ONCE", 1)
         monkeypatch.setattr(transaction, "fence", self.fence)
 
-    def fence(self, settings, transactional_id: str, topic: str, ends: Callable[[], float]):
+    def fence(self, settings, transactional_id, topic, ends):
         left = ends() - self.now
         self.now += min(left, self._seconds)
         if left < self._seconds:
@@ -38,14 +34,12 @@ class Coordinator:
         self.fenced.append(transactional_id)
 
 
-def fences() -> takeover.Fences:
-    settings: Any = SimpleNamespace(as_transactional=lambda: None)
+def fences():
+    settings = SimpleNamespace(as_transactional=lambda: None)
     return takeover.Fences(settings, "_shipper.web")
 
 
-def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(
-    monkeypatch,
-):
+def test_thousands_of_lanes_have_a_minute_each_and_not_one_together(monkeypatch):
     """128 tasks x 128 lanes of one run made every later one fail for lack of time."""
     coordinator = Coordinator(monkeypatch, seconds=40.0)
     ids = [f"web.near.{task}.{lane}" for task in range(40) for lane in range(50)]
@@ -65,10 +59,10 @@ def test_a_lane_that_is_not_fenced_in_its_minute_is_named(monkeypatch):
 class Noting:
     """In the place of the fences: who was fenced, and which generation was the latest then."""
 
-    def __init__(self, ledger: LedgerLog):
+    def __init__(self, ledger):
         self.ledger, self.fenced = ledger, list[tuple[int, str]]()
 
-    def close(self, transactional_id: str, until):
+    def close(self, transactional_id, until):
         self.fenced.append((self.ledger.look(CONTROL_NOW).generation, transactional_id))
 
     def discard(self):
@@ -82,7 +76,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
     """Another run announces itself between our reading and our writing, and has more lanes.
     Compaction may come at any moment; with one key for all announcements our own would then hide
     the other's (found by model/takeover.pml: ONE_KEY)."""
-    log: Any = MemoryLog()
+    log = MemoryLog()
     cluster = cluster_of("near")
 
     def opened():
@@ -90,7 +84,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
 
     takeover.announce(opened(), Generation("first", 1, 1))
     held = encode_lease("web", Lease("ours", "here", 1, held=True, seconds=30.0))
-    lease: Any = SimpleNamespace(control=opened().look(CONTROL_NOW), held=lambda: held)
+    lease = SimpleNamespace(control=opened().look(CONTROL_NOW), held=lambda: held)
     takeover.announce(opened(), Generation("another", 2, 2))
     ours = opened()
     write = ours.write_control
@@ -102,8 +96,8 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
         return written
 
     ours.write_control = write_and_compact
-    fences: Any = Noting(opened())
-    settings: Any = SimpleNamespace(transactional=True)
+    fences = Noting(opened())
+    settings = SimpleNamespace(transactional=True)
     fenced = takeover.fence_earlier_runs(
         ours, settings, Generation("ours", 1, 1), lease=lease, fences=fences
     )
@@ -116,7 +110,7 @@ def test_every_lane_of_a_run_that_announced_itself_meanwhile_is_fenced_once_ours
 def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_over():
     """The lane of an earlier run is alive until it is fenced, and may have the right to ship until
     then."""
-    log: Any = MemoryLog()
+    log = MemoryLog()
     cluster = cluster_of("near")
     split = SplitId(FileId("a.log", 100, 5), 0)
     committed = encode_chunk(
@@ -129,7 +123,7 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
 
     takeover.announce(LedgerLog(log, cluster, "web"), Generation("first", 1, 1))
     ledger = LedgerLog(log, cluster, "web")
-    settings: Any = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
-    fences: Any = CommitsUntilItIsFenced(ledger)
+    settings = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
+    fences = CommitsUntilItIsFenced(ledger)
     found = takeover.take_over(ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=fences)
     assert found.chunks.records_by_topic([split.file]) == {"t": 10}

@@ -1,9 +1,6 @@
 """What a task writes to the ledger of what it read, and whether a later run can rely on it."""
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pytest
@@ -11,7 +8,6 @@ import pytest
 from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import TopicLimit
 from shipper.ledger.records import spark_hash
-from shipper.worker.chunk import Chunk
 from shipper.worker.order import QuarantineOrder
 from tests.doubles.task import SPLIT, FilledTopics, order_with, run_task
 
@@ -24,14 +20,14 @@ class Cluster(FilledTopics):
 
     def ship(
         self,
-        lines: Sequence[bytes],
+        lines,
         *,
-        bad: Sequence[bytes] = (),
-        ends: bool = True,
-        sizes: tuple[int, int] | None = None,
-        counts_bytes: bool = False,
-        commits: Callable[[Chunk], bool] = lambda chunk: True,
-        quarantine: bool = True,
+        bad=(),
+        ends=True,
+        sizes=None,
+        counts_bytes=False,
+        commits=lambda chunk: True,
+        quarantine=True,
     ):
         """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with
         them if ``ends``, and then the reader says ``sizes``: the bytes that it took from the file,
@@ -63,14 +59,14 @@ class Cluster(FilledTopics):
             quarantine=QuarantineOrder("q", 100) if quarantine else None,
         )
 
-        def submit(chunks: list[Chunk]):
+        def submit(chunks):
             for chunk in filter(commits, chunks):
                 self.commit(chunk)
 
         run_task(order, batch, submit)
 
 
-def _signed(number: int) -> int:
+def _signed(number):
     return number - (1 << 64) if number >= 1 << 63 else number
 
 

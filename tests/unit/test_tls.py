@@ -1,29 +1,20 @@
 """Why a TLS handshake would be refused, by listeners of Python's own;
 tests/integration/test_security.py has a broker's."""
 
-from __future__ import annotations
-
 import datetime as dt
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from shipper_tools.dev.certificates import Authority, Certified
+from shipper_tools.dev.certificates import Authority
 
-from shipper.kafka.tls import (
-    HandshakeFailed,
-    handshake,
-    login_remedy,
-    why_refused,
-)
+from shipper.kafka.tls import HandshakeFailed, handshake, login_remedy, why_refused
 
 
 @contextmanager
-def listener(certificate: Certified, client_ca: Path | None = None) -> Iterator[int]:
+def listener(certificate, client_ca=None):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.certificate, certificate.key)
     if client_ca:
@@ -58,7 +49,7 @@ def authority(tmp_path_factory):
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def settings(authority: Authority, **more: str) -> dict[str, str]:
+def settings(authority, **more):
     return {"security.protocol": "ssl", "ssl.ca.location": str(authority.certificate), **more}
 
 

@@ -1,11 +1,8 @@
 """When a look at a topic's id counts as an answer. What the cluster says is scripted;
 tests/chaos/test_recreated.py has a real one."""
 
-from __future__ import annotations
-
 import threading
 import time
-from collections.abc import Collection
 
 import pytest
 
@@ -21,12 +18,12 @@ class Cluster:
 
     def __init__(self):
         self.says = Looked(ids={"t": "A", "u": "U"})
-        self.looks: list[set[str]] = []
+        self.looks = []
         self.gate = threading.Event()
         self.gate.set()
         self.under_way = self.most_under_way = 0
 
-    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Looked:
+    def __call__(self, topics, timeout_seconds):
         self.looks.append(set(topics))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -56,7 +53,7 @@ def watch(cluster):
     found.close()
 
 
-def in_time() -> float:
+def in_time():
     return time.monotonic() + 30
 
 

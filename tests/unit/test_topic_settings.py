@@ -1,13 +1,10 @@
 """What a topic's configuration means for records, and which settings contradict a pipeline."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 
 import pytest
 
-from shipper.config.pipeline import Pipeline
 from shipper.driver.checks.refusals import contradictions
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.windows.window import Window
@@ -86,7 +83,7 @@ def test_a_record_may_wait_for_its_topic_and_is_still_taken_then():
     )
 
 
-def pipeline(**more) -> Pipeline:
+def pipeline(**more):
     return pipeline_of(**{"source": "logs/{window_start:%Y/%m/%d}/"} | more)
 
 

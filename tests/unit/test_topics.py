@@ -1,10 +1,7 @@
 """What is concluded from what a cluster says of its topics. What it says is scripted;
 tests/integration/test_pool.py has a real one."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from shipper.kafka import topics as module
@@ -19,19 +16,19 @@ class Cluster:
     """``says``: topic → what a lookup answers from now on; an exception is raised."""
 
     def __init__(self):
-        self.says: dict[str, TopicState] = {}
-        self.fails: Exception | None = None
+        self.says = {}
+        self.fails = None
         self.looks = 0
-        self.failed: list[BaseException] = []
+        self.failed = []
 
-    def __call__(self, topics: Collection[str], timeout_seconds: float) -> Mapping[str, TopicState]:
+    def __call__(self, topics, timeout_seconds):
         self.looks += 1
         if self.fails:
             raise self.fails
         return {topic: self.says.get(topic, TopicState(reason="unknown")) for topic in topics}
 
     @contextmanager
-    def topics(self, only: tuple[int, ...] | None = None) -> Iterator[Topics]:
+    def topics(self, only=None):
         topics = Topics(self, lambda: True, self.failed.append, only)
         topics.start()
         try:
@@ -40,7 +37,7 @@ class Cluster:
             topics.stop(5)
 
 
-def look_again(cluster: Cluster, topics: Topics):
+def look_again(cluster, topics):
     """A refresh takes 5 s; a topic that is blocked is looked at at once."""
     topics.block("t", "")
     before = cluster.looks
@@ -57,12 +54,7 @@ def test_a_file_keeps_its_partition_while_others_lose_their_leaders_or_are_added
         assert homes == [0, 1, 2, 3, 0, 1, 2, 3]
         assert [
             bool(topics.partitions("t", sticky_partition)) for sticky_partition in homes[:4]
-        ] == [
-            True,
-            True,
-            False,
-            True,
-        ]
+        ] == [True, True, False, True]
         cluster.says["t"] = TopicState((2,), existing=(*ALL, 4, 5))
         look_again(cluster, topics)
         wait_until(lambda: topics.partitions("t") == (2,))
@@ -115,7 +107,7 @@ def test_a_probe_that_comes_back_unsent_lets_another_one_go():
 
 def test_limits_are_asked_for_once_together_and_again_when_a_topic_refuses_what_should_fit():
     there = {"a": 10_000, "b": 20_000}
-    asked: list[list[str]] = []
+    asked = []
 
     def ask(topics):
         asked.append(sorted(topics))
@@ -155,9 +147,7 @@ def test_what_an_acl_forbids_is_told_from_what_is_missing_until_it_is_granted():
         assert topics.forbidden_seconds("t") == 0
 
 
-def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(
-    monkeypatch,
-):
+def test_a_topic_that_is_forbidden_is_not_waited_for_as_long_as_one_that_may_come(monkeypatch):
     monkeypatch.setattr(module, "GRANT_SECONDS", 0.1)
     cluster = Cluster()
     cluster.says["t"] = TopicState(reason="not authorized", forbidden=True)

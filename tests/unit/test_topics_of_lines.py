@@ -28,7 +28,7 @@ def faults(tmp_path, monkeypatch):
     def found(more):
         """By `shipper run` and by what Airflow parses: the same."""
         (config / "pipelines" / "web.yaml").write_text(HEAD + more)
-        of_one: list[str] = []
+        of_one = []
         try:
             load_pipeline(config, "web")
         except ConfigError as error:
@@ -136,11 +136,4 @@ def test_a_clusters_ledgers_are_reserved_for_every_pipeline():
     assert [
         bool(reserved.fullmatch(topic))
         for topic in ("audit.web.v1", "audit.v1", "_shipper.x", "__x", "_x", "audit.web.v2")
-    ] == [
-        True,
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
+    ] == [True, False, True, True, False, False]

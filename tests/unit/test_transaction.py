@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shipper.kafka import transaction
-from shipper.kafka.connection import KafkaFault, Until
+from shipper.kafka.connection import KafkaFault
 from shipper.kafka.producer import LaneSettings, SentBytes
 from shipper.kafka.transaction import RightToShip, Transactions
 
@@ -27,7 +26,7 @@ _OF_A_TRANSACTION = {
 }
 
 
-def _sources() -> Iterator[Path]:
+def _sources():
     for folder in ("shipper", "spark_jobs", "shipper_airflow"):
         yield from (_ROOT / folder).rglob("*.py")
 
@@ -54,30 +53,30 @@ class Scripted:
     made: list[Scripted]
     events: list[str]
 
-    def __init__(self, settings: LaneSettings, transactional_id: str):
+    def __init__(self, settings, transactional_id):
         self.sent = SentBytes(1, 1)
         self.lost = False
         self.made.append(self)
 
-    def count_sent(self) -> SentBytes:
+    def count_sent(self):
         return self.sent
 
-    def connect(self, until: Until, topic: str):
+    def connect(self, until, topic):
         self.events.append("connect")
 
-    def init(self, until: Until):
+    def init(self, until):
         self.events.append("init")
 
-    def lost_connection(self) -> bool:
+    def lost_connection(self):
         return self.lost
 
     def begin(self):
         self.events.append("begin")
 
-    def commit(self, until: Until):
+    def commit(self, until):
         self.events.append("commit")
 
-    def abort(self, until: Until):
+    def abort(self, until):
         self.events.append("abort")
 
     def discard(self):
@@ -94,11 +93,11 @@ def producers(monkeypatch):
     return Here
 
 
-def soon() -> float:
+def soon():
     return time.monotonic() + 5
 
 
-def noting(producers: type[Scripted]) -> RightToShip[None]:
+def noting(producers):
     return RightToShip(lambda: producers.events.append("read"))
 
 
@@ -112,9 +111,7 @@ def test_a_producer_that_lost_a_connection_begins_nothing_more(producers):
     assert (transactions.openings, transactions.sent) == (2, SentBytes(2, 2))
 
 
-def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(
-    producers,
-):
+def test_after_a_transaction_that_was_not_committed_only_the_ledger_knows(producers):
     transactions = Transactions(_SETTINGS, "lane", ["ledger"], noting(producers))
     transactions.begin(soon)
     with pytest.raises(KafkaFault, match="_STATE"):

@@ -1,17 +1,13 @@
 """What decides which records a file becomes is part of the digest. Without that a rerun would
 finish a file with other records."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.pieces import file_pieces
 from shipper.report.plan_result import PlannedFile
 
-BASE: dict[str, Any] = {
+BASE = {
     "pipeline": "web",
     "source": {"path": "logs"},
     "clusters": ["c"],
@@ -20,7 +16,7 @@ BASE: dict[str, Any] = {
 _ROUTES = [{"topic": "errors", "when": "value LIKE '%ERROR%'"}, {"topic": "t"}]
 
 
-def pipeline(**changes) -> Pipeline:
+def pipeline(**changes):
     return Pipeline.model_validate(BASE | changes)
 
 

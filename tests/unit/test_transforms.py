@@ -1,11 +1,8 @@
 """Redaction, clusters with routes of their own, and replays, as far as the configuration goes."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -35,7 +32,7 @@ def config(tmp_path, monkeypatch):
     return Path("config")
 
 
-def faults_of(text: str, **leave) -> list[str]:
+def faults_of(text, **leave):
     Path("config/pipelines/web.yaml").write_text(text)
     return [
         str(fault).removeprefix("config/pipelines/web.yaml:")
@@ -43,8 +40,8 @@ def faults_of(text: str, **leave) -> list[str]:
     ]
 
 
-def pipeline(**more) -> Pipeline:
-    base: dict[str, Any] = {"pipeline": "web", "source": "/logs/", "clusters": ["local", "far"]}
+def pipeline(**more):
+    base = {"pipeline": "web", "source": "/logs/", "clusters": ["local", "far"]}
     return Pipeline.model_validate(
         {**base, **({} if "routes" in more else {"topic": "logs.web"}), **more}
     )
@@ -131,7 +128,7 @@ def test_what_is_redacted_is_part_of_the_transform_and_nothing_else_changes_it()
 # Replays
 
 
-def asked(**more) -> Replay:
+def asked(**more):
     hour = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
     return Replay.model_validate(
         {

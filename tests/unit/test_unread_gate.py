@@ -1,10 +1,7 @@
 """Files of which no byte can be read are something that is left, and a window of empty files is one
 whose source went silent: the source gate passes neither by as if there were nothing to ship."""
 
-from __future__ import annotations
-
 import datetime as dt
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +18,7 @@ START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW = Window(START, START + dt.timedelta(hours=1))
 
 
-def gated(tmp_path: Path, *, passing: bool, on_unreadable: str = "skip_and_fail") -> str:
+def gated(tmp_path, *, passing, on_unreadable="skip_and_fail"):
     pipeline = pipeline_of(
         clusters=["near"],
         source={"path": "/logs/", "on_unreadable": on_unreadable},
@@ -55,11 +52,7 @@ def test_a_window_of_which_no_byte_can_be_read_closes_the_source_gate(tmp_path, 
     ],
 )
 def test_a_window_of_nothing_but_empty_files_is_judged(
-    tmp_path,
-    monkeypatch,
-    sizes,
-    when_empty,
-    status,
+    tmp_path, monkeypatch, sizes, when_empty, status
 ):
     pipeline = pipeline_of(
         clusters=["near"],

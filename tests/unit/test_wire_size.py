@@ -1,11 +1,8 @@
 """What records will take on the wire is estimated from themselves, and corrected by what was
 sent."""
 
-from __future__ import annotations
-
 import base64
 import random
-from collections.abc import Sequence
 
 import pytest
 
@@ -18,7 +15,7 @@ NOISY = [NOISE[at : at + 100] for at in range(0, 300_000, 100)]
 TEXT = [b"GET /api/v1/items/%d 200".ljust(100, b".") % number for number in range(3_000)]
 
 
-def chunk(values: Sequence[bytes]) -> Chunk:
+def chunk(values):
     return Chunk("t", values, sum(map(len, values)), b"k", lambda *_: b"v", "c")
 
 

@@ -1,13 +1,10 @@
 """Files are written whole, or stay as they were: on a full disk, and where a rename leaves alone
 what is there."""
 
-from __future__ import annotations
-
 import datetime as dt
 import errno
 import json
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,7 +40,7 @@ class SaysNothing(LocalFileSystem):
 
     protocol = "says-nothing"
 
-    def mv(self, path1: str, path2: str, **options):
+    def mv(self, path1, path2, **options):
         if not Path(path2).exists():
             Path(path1).rename(path2)
 
@@ -53,7 +50,7 @@ class Refuses(LocalFileSystem):
 
     protocol = "refuses"
 
-    def mv(self, path1: str, path2: str, **options):
+    def mv(self, path1, path2, **options):
         if Path(path2).exists():
             raise OSError(f"cannot rename {path1} to {path2}")
         Path(path1).rename(path2)
@@ -64,7 +61,7 @@ class Keeps(SaysNothing):
 
     protocol = "keeps"
 
-    def rm_file(self, path: str):
+    def rm_file(self, path):
         pass
 
 
@@ -74,7 +71,7 @@ class Full(LocalFileSystem):
     protocol = "full"
     room = 0
 
-    def pipe_file(self, path: str, value: bytes, **options):
+    def pipe_file(self, path, value, **options):
         room, Full.room = Full.room, max(0, Full.room - len(value))
         with suppress(FileExistsError):
             Path(path).touch(exist_ok=False)
@@ -117,14 +114,14 @@ _NOW = dt.datetime(2026, 11, 1, 7, tzinfo=dt.UTC)
 _WINDOW = Window(_NOW - dt.timedelta(hours=1), _NOW)
 
 
-def _identity(runs: str):
+def _identity(runs):
     folder, log = LedgerFolder(runs, "web", "c"), MemoryLog()
     LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False).remember(
         "r1", "now"
     )
 
 
-def _store(runs: str, kind: str):
+def _store(runs, kind):
     folder = LedgerFolder(runs, "web", "c")
     record = LogRecord(
         0,
@@ -138,19 +135,16 @@ def _store(runs: str, kind: str):
     )
 
 
-def _result(runs: str):
+def _result(runs):
     folder = RunFolder(runs, "web", _WINDOW, "r1")
-    folder.write(
-        "gate_source",
-        GateResult(step="gate_source", **common(_WINDOW, "r1")),
-    )
+    folder.write("gate_source", GateResult(step="gate_source", **common(_WINDOW, "r1")))
 
 
-def _told(runs: str):
+def _told(runs):
     Told(runs, "web").add("late", [_WINDOW], _NOW, "why")
 
 
-KEPT: dict[str, Callable[[str], object]] = {
+KEPT = {
     "ledger.json": _identity,
     "snapshot": lambda runs: _store(runs, "snapshots"),
     "archive": lambda runs: _store(runs, "archives"),
@@ -278,9 +272,7 @@ def test_an_output_that_fails_leaves_what_was_there(tmp_path):
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("out", "before")]
 
 
-def test_an_empty_identity_is_written_anew_only_if_the_ledger_holds_something(
-    tmp_path,
-):
+def test_an_empty_identity_is_written_anew_only_if_the_ledger_holds_something(tmp_path):
     folder, log = LedgerFolder(str(tmp_path), "web", "c"), MemoryLog()
 
     def identity():

@@ -1,8 +1,6 @@
 """One file cannot take all pipelines down: what would cost much time or memory is refused, and the
 others stay."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -15,7 +13,7 @@ from shipper.config.yaml_file import DEEPEST, LARGEST_BYTES, LONGEST_TEXT, MOST_
 RIGHT = "pipeline: {}\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"
 
 
-def bomb(levels: int) -> str:
+def bomb(levels):
     """Each level has eight of the one before."""
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 8)}]" for n in range(1, levels)]

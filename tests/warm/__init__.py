@@ -59,7 +59,7 @@ def cold(wanted: bool = True) -> Iterator[None]:
         _cold = before
 
 
-def end() -> None:
+def end():
     global _shared
     if _shared is not None:
         _shared.end()
@@ -69,7 +69,7 @@ def end() -> None:
 class Warm:
     """Both; started when they are first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="warm-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self.python = python_of(self.folder)
@@ -115,13 +115,12 @@ class Warm:
         done.stderr += java.said_since(before)
         return done
 
-    def _wait_for_server(self) -> None:
+    def _wait_for_server(self):
         if not self._ready:
-            assert self._server.stdout is not None
             assert self._server.stdout.readline() == b"ready\n"
             self._ready = True
 
-    def _fresh_java(self) -> WarmJava:
+    def _fresh_java(self):
         if self._java is not None and self._java.commands >= _MOST_COMMANDS:
             self._end_java()
         if self._java is None:
@@ -129,14 +128,13 @@ class Warm:
         self._java.commands += 1
         return self._java
 
-    def _end_java(self) -> None:
+    def _end_java(self):
         if self._java is not None:
             self._java.end()
             self._java = None
 
-    def end(self) -> None:
+    def end(self):
         self._end_java()
-        assert self._server.stdin is not None
         self._server.stdin.close()
         self._server.wait(20)
         self._folder.cleanup()

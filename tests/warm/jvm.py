@@ -31,7 +31,7 @@ _JAVA_OPTIONS = (
 class WarmJava:
     """A JVM of Spark's without a SparkContext."""
 
-    def __init__(self, port: int, secret: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, port: int, secret: str, log: Path, process: subprocess.Popen[bytes]):
         self.port, self.secret, self.log, self._process = port, secret, log, process
         self.commands = 0
         # Without memory management: it speaks to a JVM that may be gone, at any moment at which
@@ -103,7 +103,7 @@ class WarmJava:
                 jvm._show(line)
         return said.getvalue()
 
-    def end(self) -> None:
+    def end(self):
         self._gateway.close()
         self._process.kill()
         self._process.wait()

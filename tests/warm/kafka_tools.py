@@ -6,8 +6,6 @@ run again as always, in a JVM of its own, and says what it has to say; but for t
 moves on in the topic.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import tempfile
@@ -15,7 +13,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from py4j.java_collections import JavaArray
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 from pyspark.find_spark_home import _find_spark_home
@@ -40,7 +37,7 @@ class _RefusedError(Exception):
 class WarmTools:
     """A JVM with Kafka's tools; started when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._lock = threading.Lock()
         self._gateway: JavaGateway | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,7 +60,7 @@ class WarmTools:
                 self._lock.release()
         return run_kafka_tool(main_class, args, timeout_seconds=timeout_seconds)
 
-    def _run(self, main_class: str, args: Sequence[str], timeout_seconds: float) -> bytes:
+    def _run(self, main_class, args, timeout_seconds):
         gateway = self._started(timeout_seconds)
         java = gateway.jvm
         words = gateway.new_array(java.java.lang.String, len(args))
@@ -84,7 +81,7 @@ class WarmTools:
             self._calls += 1
             return out.read_bytes()
 
-    def _call(self, gateway: JavaGateway, main_class: str, words: JavaArray) -> None:
+    def _call(self, gateway, main_class, words):
         java = gateway.jvm
         tool = java.java.lang.Class.forName(main_class)
         # Its `main` ends the JVM in any case.
@@ -99,7 +96,7 @@ class WarmTools:
         if method.invoke(None, given) not in (None, 0):
             raise _RefusedError
 
-    def _started(self, timeout_seconds: float) -> JavaGateway:
+    def _started(self, timeout_seconds):
         if self._calls >= _MOST_CALLS:
             self.end()
         if self._gateway is None:
@@ -123,7 +120,7 @@ class WarmTools:
             self._calls = 0
         return self._gateway
 
-    def end(self) -> None:
+    def end(self):
         """Does nothing if there is none."""
         if self._gateway is not None and self._process is not None:
             self._gateway.close()

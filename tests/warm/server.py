@@ -7,8 +7,6 @@ arguments, environment, folder and standard streams of whoever asks. The process
 anything of Spark's or Kafka's was used, and has one thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib
@@ -21,7 +19,6 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 #: What reads the environment or looks at the streams when it is imported (`shipper.cli.main`,
@@ -58,13 +55,13 @@ Request = tuple[list[str], dict[str, str], str]
 """MODULE and its arguments; the environment; the folder."""
 
 
-def send(connection: socket.socket, request: Request, streams: list[int]) -> None:
+def send(connection: socket.socket, request: Request, streams: list[int]):
     body = marshal.dumps(request)
     socket.send_fds(connection, [_SIZE.pack(len(body))], streams)
     connection.sendall(body)
 
 
-def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
+def _receive(connection):
     head, streams, _, _ = socket.recv_fds(connection, _SIZE.size, 3)
     left, body = _SIZE.unpack(head)[0], b""
     while left:
@@ -75,7 +72,7 @@ def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
     return marshal.loads(body), streams
 
 
-def _serve(path: str, imported: Sequence[str]) -> Request:
+def _serve(path, imported):
     """Returns in the process that is to run a command. This one ends when its standard
     input does."""
     for name in imported:
@@ -100,7 +97,7 @@ def _serve(path: str, imported: Sequence[str]) -> Request:
             connection.close()
 
 
-def _refuse_threads() -> None:
+def _refuse_threads():
     """A fork has the calling thread alone, and the locks that others held. jemalloc (pyarrow's)
     prepares its thread for that."""
     found = {
@@ -115,7 +112,7 @@ def _refuse_threads() -> None:
     assert not lost, f"a fork would lose threads: {lost}"
 
 
-def _keep(connection: socket.socket) -> Request:
+def _keep(connection):
     """Stays with the command, to say how it ended, and to end it when whoever asked is gone."""
     request, streams = _receive(connection)
     child = os.fork()
@@ -142,7 +139,7 @@ def _keep(connection: socket.socket) -> Request:
     os._exit(0)
 
 
-def _stream(number: int) -> io.TextIOWrapper:
+def _stream(number):
     """As Python makes them when it starts: they remember what kind of file they are."""
     errors = "backslashreplace" if number == 2 else "strict"
     binary = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - as long as the process
@@ -151,7 +148,7 @@ def _stream(number: int) -> io.TextIOWrapper:
     )
 
 
-def _become(request: Request, python: str) -> str:
+def _become(request, python):
     """Makes of this process what the command would have found; returns its module."""
     (module, *arguments), environment, folder = request
     if module != _LEADS_ITSELF:
