@@ -19,6 +19,7 @@ from shipper_tools.dev.console_consumer import read_records
 
 from shipper.config.avro import Avro
 from spark_jobs.avro_column import AvroValues, schema_fault
+from tests.data.tables.make import logical, row_of
 from tests.doubles.schema_registry import RegistryDouble
 
 from .world import WINDOW, World
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
 DIGITS, CENTS = "-12345678901234567890.12", "1234567890123.00001"
 UUID = "01020304-0506-0708-090a-0b0c0d0e0f10"
-BOTH = {"type": "record", "name": "In", "fields": [{"name": "x", "type": ["null", "int"]}]}
+BOTH = row_of("In", x=["null", "int"])
 TYPES = [
     ("b", "boolean", "true", True),
     ("i", "int", "-2147483648", -(2**31)),
@@ -42,86 +43,49 @@ TYPES = [
     ("raw", "bytes", '"AP8="', b"\x00\xff"),
     ("four", {"type": "fixed", "name": "Four", "size": 4}, '"YWJjZA=="', b"abcd"),
     ("kind", {"type": "enum", "name": "Kind", "symbols": ["LOW", "HIGH"]}, '"HIGH"', "HIGH"),
-    (
-        "money",
-        {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2},
-        DIGITS,
-        Decimal(DIGITS),
-    ),
-    (
-        "round",
-        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        "1.2e3",
-        Decimal("1200.00"),
-    ),
+    ("money", logical("bytes", "decimal", precision=30, scale=2), DIGITS, Decimal(DIGITS)),
+    ("round", logical("bytes", "decimal", precision=9, scale=2), "1.2e3", Decimal("1200.00")),
     (
         "small",
-        {
-            "type": "fixed",
-            "name": "Small",
-            "size": 8,
-            "logicalType": "decimal",
-            "precision": 9,
-            "scale": 1,
-        },
+        logical("fixed", "decimal", name="Small", size=8, precision=9, scale=1),
         "-1.5",
         Decimal("-1.5"),
     ),
-    ("day", {"type": "int", "logicalType": "date"}, '"1969-12-31"', dt.date(1969, 12, 31)),
+    ("day", logical("int", "date"), '"1969-12-31"', dt.date(1969, 12, 31)),
     (
         "ms",
-        {"type": "long", "logicalType": "timestamp-millis"},
+        logical("long", "timestamp-millis"),
         '"2026-11-01T07:00:00.123+01:00"',
         MOMENT.replace(microsecond=123000),
     ),
-    (
-        "us",
-        {"type": "long", "logicalType": "timestamp-micros"},
-        '"2026-11-01T06:00:00.123456Z"',
-        MOMENT,
-    ),
+    ("us", logical("long", "timestamp-micros"), '"2026-11-01T06:00:00.123456Z"', MOMENT),
     (
         "old",
-        {"type": "long", "logicalType": "timestamp-micros"},
+        logical("long", "timestamp-micros"),
         '"1960-01-01T00:00:00.5Z"',
         dt.datetime(1960, 1, 1, 0, 0, 0, 500000, tzinfo=dt.UTC),
     ),
     (
         "number",
-        {"type": "long", "logicalType": "timestamp-micros"},
+        logical("long", "timestamp-micros"),
         "1",
         dt.datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC),
     ),
     (
         "clock",
-        {"type": "long", "logicalType": "local-timestamp-micros"},
+        logical("long", "local-timestamp-micros"),
         '"2026-11-01T06:00:00.123456"',
         MOMENT.replace(tzinfo=None),
     ),
-    (
-        "time",
-        {"type": "int", "logicalType": "time-millis"},
-        '"01:02:03.004"',
-        dt.time(1, 2, 3, 4000),
-    ),
-    (
-        "id",
-        {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"},
-        f'"{UUID}"',
-        uuid.UUID(UUID).bytes,
-    ),
+    ("time", logical("int", "time-millis"), '"01:02:03.004"', dt.time(1, 2, 3, 4000)),
+    ("id", logical("fixed", "uuid", name="Id", size=16), f'"{UUID}"', uuid.UUID(UUID).bytes),
     ("none", ["null", "string"], "null", None),
     ("list", {"type": "array", "items": ["null", "int"]}, "[1,null,3]", [1, None, 3]),
     ("map", {"type": "map", "values": "long"}, '{"z":1,"a":2}', {"z": 1, "a": 2}),
     ("in", ["null", BOTH], "{}", {"x": None}),
     (
         "any",
-        [
-            "null",
-            "long",
-            {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 5},
-            "string",
-        ],
+        ["null", "long", logical("bytes", "decimal", precision=20, scale=5), "string"],
         CENTS,
         Decimal(CENTS),
     ),
@@ -130,12 +94,7 @@ TYPES = [
 
 
 def record(*fields):
-    return {
-        "type": "record",
-        "name": "Row",
-        "namespace": "com.example",
-        "fields": [{"name": n, "type": t} for n, t in fields],
-    }
+    return row_of("Row", **dict(fields)) | {"namespace": "com.example"}
 
 
 def encoded(spark, schema, values):
@@ -223,36 +182,32 @@ MISFITS = [
     ({"type": "fixed", "name": "F", "size": 2}, '"YQ=="', "f: expected 2 bytes"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, '"secret"', "f: none of the symbols of E"),
     (
-        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        logical("bytes", "decimal", precision=4, scale=2),
         "1.005",
         "f: more digits than decimal(4,2) has",
     ),
     (
-        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        logical("bytes", "decimal", precision=4, scale=2),
         "100",
         "f: more digits than decimal(4,2) has",
     ),
     (
-        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        logical("bytes", "decimal", precision=4, scale=2),
         "1e999999999",
         "f: more digits than decimal(4,2) has",
     ),
     (
-        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+        logical("bytes", "decimal", precision=4, scale=2),
         "1e-999999999",
         "f: more digits than decimal(4,2) has",
     ),
     (
-        {"type": "long", "logicalType": "timestamp-millis"},
+        logical("long", "timestamp-millis"),
         '"2026-11-01T06:00:00.0001Z"',
         "f: finer than its unit: cut it in",
     ),
-    (
-        {"type": "long", "logicalType": "timestamp-millis"},
-        '"2026-11-01T06:00:00"',
-        "f: no timestamp-millis",
-    ),
-    ({"type": "int", "logicalType": "date"}, '"2026-13-01"', "f: no date"),
+    (logical("long", "timestamp-millis"), '"2026-11-01T06:00:00"', "f: no timestamp-millis"),
+    (logical("int", "date"), '"2026-13-01"', "f: no date"),
     ({"type": "array", "items": BOTH}, '[{},{"x":"secret"}]', "f[].x: expected a whole number"),
     ({"type": "map", "values": "int"}, '{"k":1,"k":2}', "f[]: a key is there twice"),
     (["string", "int"], "null", "f: may not be null"),
@@ -310,24 +265,14 @@ def test_what_avro_does_not_take_as_a_schema_is_said(spark):
     assert schema_fault(spark, Avro.model_validate({"schema": record(("f", "string"))})) == ""
 
 
-ORDER = {
-    "type": "record",
-    "name": "Order",
-    "namespace": "com.example",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {
-            "name": "price",
-            "type": [
-                "null",
-                {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2},
-            ],
-        },
-        {"name": "tags", "type": ["null", {"type": "array", "items": ["null", "string"]}]},
-        {"name": "raw", "type": ["null", "bytes"]},
-    ],
-}
+ORDER = row_of(
+    "Order",
+    id="long",
+    at=logical("long", "timestamp-micros"),
+    price=["null", logical("bytes", "decimal", precision=12, scale=2)],
+    tags=["null", {"type": "array", "items": ["null", "string"]}],
+    raw=["null", "bytes"],
+) | {"namespace": "com.example"}
 USER, PASSWORD = "shipper", "the-registrys-own-password"
 
 
@@ -451,17 +396,13 @@ def test_rows_arrive_as_avro_and_what_does_not_fit_is_in_quarantine_as_json(worl
 
 def test_lines_become_structs_become_avro_redacted_on_their_way(world, registry):
     point_to(world, registry)
-    fields = [
-        {"name": "who", "type": "string"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-    ]
     world.write_pipeline(
         records={
             "parse": {"regex": r"^(?<at>\S+) (?<who>\S+)"},
             "value": "named_struct('at', to_timestamp(at), 'who', who)",
             "redact": ["email"],
             "avro": {
-                "schema": {"type": "record", "name": "Seen", "fields": fields},
+                "schema": row_of("Seen", who="string", at=logical("long", "timestamp-micros")),
                 "subject": "com.example.SpanSums",
             },
         }

@@ -15,50 +15,40 @@ CODEC_ROWS = 60
 MOMENT = dt.datetime(2026, 11, 1, 6, 0, 0, 123456, tzinfo=dt.UTC)
 
 
-def logical(type_, name, **more):
-    return {"type": type_, "logicalType": name, **more}
+def logical(type_, kind, **more):
+    return {"type": type_, "logicalType": kind, **more}
+
+
+def row_of(name, **fields):
+    """Return the schema of a record, by its fields' types."""
+    fields = [{"name": field, "type": kind} for field, kind in fields.items()]
+    return {"type": "record", "name": name, "fields": fields}
 
 
 ALL = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "All",
-        "fields": [
-            {"name": "i", "type": ["null", "int"]},
-            {"name": "l", "type": "long"},
-            {"name": "f", "type": "float"},
-            {"name": "d", "type": "double"},
-            {"name": "b", "type": "boolean"},
-            {"name": "s", "type": ["null", "string"]},
-            {"name": "raw", "type": "bytes"},
-            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["LOW", "HIGH"]}},
-            {"name": "four", "type": {"type": "fixed", "name": "Four", "size": 4}},
-            {"name": "list", "type": {"type": "array", "items": ["null", "int"]}},
-            {"name": "map", "type": {"type": "map", "values": ["null", "long"]}},
-            {
-                "name": "in",
-                "type": [
-                    "null",
-                    {
-                        "type": "record",
-                        "name": "In",
-                        "fields": [{"name": "x", "type": ["null", "int"]}],
-                    },
-                ],
-            },
-            {
-                "name": "any",
-                "type": ["null", "string", "long", {"type": "array", "items": "string"}],
-            },
-            {"name": "day", "type": logical("int", "date")},
-            {"name": "at", "type": logical("long", "timestamp-micros")},
-            {"name": "at_ms", "type": logical("long", "timestamp-millis")},
-            {"name": "local", "type": logical("long", "local-timestamp-micros")},
-            {"name": "time", "type": logical("long", "time-micros")},
-            {"name": "money", "type": logical("bytes", "decimal", precision=30, scale=2)},
-            {"name": "id", "type": logical("string", "uuid")},
-        ],
-    }
+    row_of(
+        "All",
+        i=["null", "int"],
+        l="long",
+        f="float",
+        d="double",
+        b="boolean",
+        s=["null", "string"],
+        raw="bytes",
+        kind={"type": "enum", "name": "Kind", "symbols": ["LOW", "HIGH"]},
+        four={"type": "fixed", "name": "Four", "size": 4},
+        list={"type": "array", "items": ["null", "int"]},
+        map={"type": "map", "values": ["null", "long"]},
+        **{"in": ["null", row_of("In", x=["null", "int"])]},
+        any=["null", "string", "long", {"type": "array", "items": "string"}],
+        day=logical("int", "date"),
+        at=logical("long", "timestamp-micros"),
+        at_ms=logical("long", "timestamp-millis"),
+        local=logical("long", "local-timestamp-micros"),
+        time=logical("long", "time-micros"),
+        money=logical("bytes", "decimal", precision=30, scale=2),
+        id=logical("string", "uuid"),
+    )
 )
 ROW = {
     "i": 1,
@@ -95,13 +85,7 @@ BARE = {
     "at": dt.datetime(1960, 1, 1, tzinfo=dt.UTC),
     "money": decimal.Decimal("0.00"),
 }
-NUMBERED = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "Line",
-        "fields": [{"name": "n", "type": "int"}, {"name": "text", "type": "string"}],
-    }
-)
+NUMBERED = fastavro.parse_schema(row_of("Line", n="int", text="string"))
 
 
 def write(path, schema, rows, **more):
