@@ -12,8 +12,6 @@ Each choice has random numbers of its own, so ``--without`` and ``--only`` leave
 are: for a smaller reproduction.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import datetime as dt
@@ -27,19 +25,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 from shipper_tools.dev.java import SHORT_LIVED
 from shipper_tools.dev.kafka import KafkaServer
 
-from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from tests import warm
-from tests.chaos.log_stores import Entry, LogFile, Store, stores
+from tests.chaos.log_stores import Entry, LogFile, stores
 from tests.integration.world import World, account_of
 from tests.warm import kafka_tools
 
@@ -114,18 +109,18 @@ class Day:
     pattern: str
     """Of the source's folders, below the store."""
 
-    def __init__(self, options: Options, store: Store, folder: Path, bootstrap: str):
+    def __init__(self, options, store, folder, bootstrap):
         self.options, self.store = options, store
         self.world = World(folder, bootstrap, name=f"{self.name}-{os.getpid()}-{options.seed}")
         self.now = 0
         now = dt.datetime.now(dt.UTC).replace(minute=0, second=0, microsecond=0)
         self.begin = now - (options.steps + 2) * HOUR
-        self.files: list[LogFile] = []
-        self.gone: list[LogFile] = []
+        self.files = []
+        self.gone = []
         """Files that were moved out of the source, or deleted after they had been shipped."""
-        self.entries: list[Entry] = []
-        self.hours: dict[int, Hour] = {}
-        self.faults: list[str] = []
+        self.entries = []
+        self.hours = {}
+        self.faults = []
         self.empty_fails = self.chance("empty-fails", step=-1)
         self._numbers = 0
         self.world.write_pipeline(
@@ -143,25 +138,25 @@ class Day:
             runner=store.runner,
         )
 
-    def random(self, what: str, step: int | None = None) -> random.Random:
+    def random(self, what, step=None):
         return random.Random(
             f"{self.options.seed} {self.name} {self.now if step is None else step} {what}"
         )
 
-    def chance(self, operation: str, step: int | None = None) -> bool:
+    def chance(self, operation, step=None):
         return (
             operation in self.options.operations
             and self.random(operation, step).random() < OPERATIONS[operation]
         )
 
-    def say(self, text: str):
+    def say(self, text):
         print(f"{self.now:3} {self.name:8} {text}", flush=True)
 
-    def fault(self, text: str):
+    def fault(self, text):
         self.faults.append(f"step {self.now}, {self.name}: {text}")
         self.say(f"FAULT {text}")
 
-    def lines(self, count: int) -> list[bytes]:
+    def lines(self, count):
         found = [
             b"%06d %s %s" % (n, self.name.encode(), b"x" * (n % 50))
             for n in range(self._numbers, self._numbers + count)
@@ -169,14 +164,14 @@ class Day:
         self._numbers += count
         return found
 
-    def some_lines(self, rng: random.Random) -> list[bytes]:
+    def some_lines(self, rng):
         """Seldom so many that a file has several splits."""
         return self.lines(rng.choice([1, 3, 10, 40, 40, 2_000]))
 
-    def time_in(self, hour: int, rng: random.Random) -> float:
+    def time_in(self, hour, rng):
         return (self.begin + hour * HOUR).timestamp() + rng.randrange(3_600)
 
-    def write(self, file: LogFile, operation: str):
+    def write(self, file, operation):
         self.say(f"{operation}: {file.name!r}, {len(file.lines)} lines")
         if file.state == "open":
             file.stream = self.store.open(file.name, file.content)
@@ -184,7 +179,7 @@ class Day:
             self.store.write(file.name, file.content, file.shown_time)
         self.files.append(file)
 
-    def append(self, file: LogFile, more: list[bytes]):
+    def append(self, file, more):
         self.say(f"grow: {file.name!r}, {len(file.lines)} lines and {len(more)} more")
         content = file.content
         self.store.append(
@@ -193,17 +188,17 @@ class Day:
         file.lines += more
         file.changed = True
 
-    def rename(self, file: LogFile, to: str, operation: str):
+    def rename(self, file, to, operation):
         self.say(f"{operation}: {file.name!r} → {to!r}")
         self.store.rename(file.name, to, file.stored, file.shown_time)
         file.name, file.changed = to, True
 
-    def compress(self, file: LogFile, to: str):
+    def compress(self, file, to):
         self.say(f"compress: {file.name!r} → {to!r}")
         self.store.compress(file.name, to, file.content, file.shown_time)
         file.name, file.packed, file.changed = to, True, True
 
-    def settle(self, file: LogFile):
+    def settle(self, file):
         """Let a file be done that a plan left out."""
         if file.stream is not None:
             file.stream.close()
@@ -215,7 +210,7 @@ class Day:
         file.state = "done"
         self.say(f"settled: {file.name!r}")
 
-    def settle_some(self, is_done: Callable[[], bool]):
+    def settle_some(self, is_done):
         """Let some of what is being written be done."""
         for entry in [one for one in self.entries if one.state == "unsettled"]:
             self.store.delete(entry.name)
@@ -228,14 +223,14 @@ class Day:
         """Do what happens to the files in an hour."""
         raise NotImplementedError
 
-    def hours_of(self, first: int, end: int, scheduled: bool) -> range:
+    def hours_of(self, first, end, scheduled):
         """The hours that a run looks at."""
         return range(max(0, first - LOOKBACK) if scheduled else first, end)
 
-    def in_hours(self, hours: range, each: Iterable[Any]) -> list[Any]:
+    def in_hours(self, hours, each):
         return [one for one in each if one.hour in hours]
 
-    def run(self, first: int, end: int, *, scheduled: bool = False, killed: bool = False):
+    def run(self, first, end, *, scheduled=False, killed=False):
         window = "/".join(f"{self.begin + hour * HOUR:%Y-%m-%dT%H:%M}" for hour in (first, end))
         arguments = [
             "run",
@@ -283,13 +278,13 @@ class Day:
             )
             self.hours[hour] = Hour(True, left, held or self.hours.get(hour, Hour()).held)
 
-    def shipper(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def shipper(self, *arguments):
         """Run a command, which may take its time on a busy machine."""
         return warm.run(
             ["shipper", *arguments, "--config", str(self.world.root / "config")], timeout=1_800
         )
 
-    def left_in(self, hours: range) -> list[LogFile | Entry]:
+    def left_in(self, hours):
         """What a plan leaves out of the hours."""
         names = {file.name for file in self.files}
         for entry in self.entries:
@@ -299,7 +294,7 @@ class Day:
             one for one in self.in_hours(hours, [*self.files, *self.entries]) if one.code != "done"
         ]
 
-    def note_doubtful(self, files: Iterable[LogFile], plan: PlanResult):
+    def note_doubtful(self, files, plan):
         """Believe a plan that nobody can tell whether a file was shipped, if the script knows why,
         and if the plan says what to do."""
         reasons = {
@@ -317,11 +312,11 @@ class Day:
                 ):
                     self.fault(f"{file.name!r} is doubtful: {reasons[file.name]}")
 
-    def may_be_doubtful(self, file: LogFile) -> bool:
+    def may_be_doubtful(self, file):
         """True if a file was shipped from the path that lies nowhere in the source now."""
         return any(file.name in one.sent_as for one in self.gone)
 
-    def compare_left_out(self, what: str, hours: range, own: range, report: RunReport):
+    def compare_left_out(self, what, hours, own, report):
         """Of the hours that a run looks back at, the plan need not repeat what nobody has to hear
         of."""
         assert report.plan is not None
@@ -341,10 +336,10 @@ class Day:
                 f"{dict(found - expected)} more"
             )
 
-    def relative(self, path: str) -> str:
+    def relative(self, path):
         return path.partition(f"{self.store.uri.partition('://')[2] or self.store.uri}/")[2]
 
-    def folder_of(self, path: str) -> str:
+    def folder_of(self, path):
         """Return the folder of an entry; of an object in a hidden folder, the one that this lies
         in."""
         parts = self.relative(path).split("/")
@@ -356,7 +351,7 @@ class Day:
             ]
         )
 
-    def kill(self, arguments: list[str]):
+    def kill(self, arguments):
         """Kill a run with -9: while it starts, or after its plan."""
         rng, runs = self.random("when"), self.world.root / "runs"
         early, plans = rng.random() < 0.2, len([*runs.rglob("plan.json")])
@@ -402,7 +397,7 @@ class Day:
         if self.chance("again"):
             self.run(other, other + 1, scheduled=True)
 
-    def compare_gaps(self, final: bool = False):
+    def compare_gaps(self, final=False):
         """Where every hour has the same folder, what is being written is the next run's: then a gap
         is allowed, until the end."""
         hours = {hour: self.hours.get(hour, Hour()) for hour in range(self.now + 1)}
@@ -463,17 +458,15 @@ class HourlyDay(Day):
 
     name, pattern = "hourly", "{window_start:%Y-%m-%d/%H}/"
 
-    def name_in(self, hour: int, name: str) -> str:
+    def name_in(self, hour, name):
         return f"{self.begin + hour * HOUR:%Y-%m-%d/%H}/{name}"
 
-    def new(
-        self, operation: str, hour: int, name: str = "", state: str = "done", end: str = ""
-    ) -> LogFile:
+    def new(self, operation, hour, name="", state="done", end=""):
         rng = self.random(f"new {operation}")
         name = self.name_in(hour, name or f"{operation}-{self.now}.log{end}")
         return LogFile(name, self.some_lines(rng), self.time_in(hour, rng), hour, state)
 
-    def pick(self, operation: str, *, shipped: bool = False, packed: bool = True) -> LogFile | None:
+    def pick(self, operation, *, shipped=False, packed=True):
         """Choose a file that the operation may be done to."""
         if not self.chance(operation):
             return None
@@ -569,7 +562,7 @@ class RotatedDay(Day):
 
     name, pattern = "rotated", ""
 
-    def in_hours(self, hours: range, each: Iterable[Any]) -> list[Any]:
+    def in_hours(self, hours, each):
         return [*each]
 
     def work(self):
@@ -594,13 +587,13 @@ class RotatedDay(Day):
             self.store.write(half, gzip.compress(file.content)[:-9], time.time())
             self.entries.append(Entry(half, "unsettled", self.now))
 
-    def rotated(self, number: int) -> list[LogFile]:
+    def rotated(self, number):
         return [file for file in self.files if file.name.removesuffix(".gz") == f"app.log.{number}"]
 
-    def live(self) -> LogFile | None:
+    def live(self):
         return next((file for file in self.files if file.name == "app.log"), None)
 
-    def write_on(self, rng: random.Random):
+    def write_on(self, rng):
         file, modified = self.live(), self.time_in(self.now, rng)
         if file is None:
             banner = [b"#Fields: time host request"] * 60 if self.chance("banner", step=-1) else []
@@ -617,7 +610,7 @@ class RotatedDay(Day):
             file.state = "unsettled"
             self.store.touch(file.name, time.time())
 
-    def rotate(self, rng: random.Random):
+    def rotate(self, rng):
         for file in self.rotated(KEPT):
             self.say(f"delete: {file.name!r}")
             self.store.delete(file.name)
@@ -641,7 +634,7 @@ class RotatedDay(Day):
         self.write(emptied, "empty")
 
 
-def run_day(options: Options, folder: Path, bootstrap: str) -> list[str]:
+def run_day(options, folder, bootstrap):
     """Live through the day. Return what is wrong; empty if all is well."""
     with stores(options.fs, folder) as both:
         days = [
@@ -660,7 +653,7 @@ def run_day(options: Options, folder: Path, bootstrap: str) -> list[str]:
     return [fault for day in days for fault in day.faults]
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

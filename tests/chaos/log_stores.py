@@ -8,16 +8,14 @@ import gzip
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
 from shipper.ledger.heads import HEAD_BYTES
-from tests.integration.hdfs_world import HdfsFiles, OpenFile, hdfs_files, runner
+from tests.integration.hdfs_world import OpenFile, hdfs_files, runner
 
 DAY_SECONDS = 86_400
 
@@ -49,32 +47,32 @@ class LogFile:
     stream: OpenFile | None = None
 
     @property
-    def code(self) -> str:
+    def code(self):
         """Why a plan leaves it out; ``done`` if it does not."""
         return "doubtful" if self.doubtful and self.state == "done" else self.state
 
     @property
-    def is_short(self) -> bool:
+    def is_short(self):
         """True if so little of it was sent that nothing would tell it from another file, if it grew
         and lay in another folder as well when the next run sees it."""
         sent = sum(len(line) + 1 for line in self.lines[: self.sent])
         return self.changed and 0 < sent < HEAD_BYTES
 
     @property
-    def content(self) -> bytes:
+    def content(self):
         return b"".join(line + b"\n" for line in self.lines)
 
     @property
-    def stored(self) -> bytes:
+    def stored(self):
         """Bytes of the file as an object store copies them."""
         return gzip.compress(self.content) if self.packed else self.content
 
     @property
-    def shown_time(self) -> float:
+    def shown_time(self):
         return time.time() if self.state == "unsettled" else self.modified
 
     @property
-    def pinned(self) -> bool:
+    def pinned(self):
         return self.copy is not None and not self.copy.sent
 
 
@@ -89,7 +87,7 @@ class Entry:
     """Name of what a link leads to."""
 
     @property
-    def code(self) -> str:
+    def code(self):
         return self.state
 
 
@@ -113,29 +111,29 @@ class Store:
     """Keys of the pipeline's `source`."""
     runner: dict[str, Any]
 
-    def write(self, name: str, content: bytes, modified: float):
+    def write(self, name, content, modified):
         raise NotImplementedError
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float):
+    def append(self, name, content, more, modified):
         """Append ``more`` to a file that holds ``content``."""
         self.write(name, content + more, modified)
 
-    def delete(self, name: str):
+    def delete(self, name):
         raise NotImplementedError
 
-    def rename(self, name: str, to: str, content: bytes, modified: float):
+    def rename(self, name, to, content, modified):
         """An object store copies and deletes."""
         self.write(to, content, modified)
         self.delete(name)
 
-    def compress(self, name: str, to: str, content: bytes, modified: float):
+    def compress(self, name, to, content, modified):
         self.write(to, gzip.compress(content), modified)
         self.delete(name)
 
-    def touch(self, name: str, modified: float):
+    def touch(self, name, modified):
         raise NotImplementedError
 
-    def plant(self, state: str, name: str, target: str, content: bytes):
+    def plant(self, state, name, target, content):
         """Make an entry that is no log. ``target``: what a link leads to, beside it."""
         self.write(
             name,
@@ -143,7 +141,7 @@ class Store:
             time.time() + 10 * DAY_SECONDS if state == "future" else time.time() - DAY_SECONDS,
         )
 
-    def open(self, name: str, content: bytes) -> OpenFile:
+    def open(self, name, content):
         """Write a file and leave it open. Only where the file system knows such things."""
         raise NotImplementedError
 
@@ -159,7 +157,7 @@ class LocalStore(Store):
         " leading.log",
     )
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder, self.uri, self.settings, self.runner = (
             folder,
             str(folder),
@@ -167,33 +165,33 @@ class LocalStore(Store):
             {"driver_memory": "1g"},
         )
 
-    def write(self, name: str, content: bytes, modified: float):
+    def write(self, name, content, modified):
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         self.touch(name, modified)
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float):
+    def append(self, name, content, more, modified):
         with (self.folder / name).open("ab") as file:
             file.write(more)
         self.touch(name, modified)
 
-    def delete(self, name: str):
+    def delete(self, name):
         (self.folder / name).unlink()
 
-    def rename(self, name: str, to: str, content: bytes, modified: float):
+    def rename(self, name, to, content, modified):
         (self.folder / to).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / name).rename(self.folder / to)
 
-    def compress(self, name: str, to: str, content: bytes, modified: float):
+    def compress(self, name, to, content, modified):
         subprocess.run(["gzip", "--force", "--", str(self.folder / name)], check=True)
         if to != f"{name}.gz":
             (self.folder / f"{name}.gz").rename(self.folder / to)
 
-    def touch(self, name: str, modified: float):
+    def touch(self, name, modified):
         os.utime(self.folder / name, (modified, modified))
 
-    def plant(self, state: str, name: str, target: str, content: bytes):
+    def plant(self, state, name, target, content):
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if state == "special":
@@ -207,32 +205,32 @@ class LocalStore(Store):
 class HdfsStore(Store):
     knows_open_files = True
 
-    def __init__(self, files: HdfsFiles, folder: str):
+    def __init__(self, files, folder):
         self._files, self._folder = files, folder
         self.uri, self.settings, self.runner = files.uri(folder), {}, runner()
 
     def _path(self, name):
         return f"{self._folder}/{name}"
 
-    def write(self, name: str, content: bytes, modified: float):
+    def write(self, name, content, modified):
         self._files.write(self._path(name), content, modified=modified)
 
-    def append(self, name: str, content: bytes, more: bytes, modified: float):
+    def append(self, name, content, more, modified):
         stream = self._files.append(self._path(name))
         stream.write(more)
         stream.close()
         self.touch(name, modified)
 
-    def delete(self, name: str):
+    def delete(self, name):
         self._files.delete(self._path(name))
 
-    def rename(self, name: str, to: str, content: bytes, modified: float):
+    def rename(self, name, to, content, modified):
         self._files.rename(self._path(name), self._path(to))
 
-    def touch(self, name: str, modified: float):
+    def touch(self, name, modified):
         self._files.set_modified(self._path(name), modified)
 
-    def open(self, name: str, content: bytes) -> OpenFile:
+    def open(self, name, content):
         stream = self._files.create(self._path(name))
         stream.write(content)
         return stream
@@ -244,7 +242,7 @@ class S3Store(Store):
 
     hidden_folder = "hidden"  # a bucket has no folders, only objects whose keys have a hidden part
 
-    def __init__(self, server: S3Server, bucket: str, secret: Path):
+    def __init__(self, server, bucket, secret):
         self._server, self._bucket = server, bucket
         secret.write_text(SECRET_KEY)
         secret.chmod(0o600)
@@ -253,24 +251,24 @@ class S3Store(Store):
         self.uri, self.runner = f"s3a://{bucket}", {"driver_memory": "1g"}
         self.settings = {"s3": {"endpoint": server.endpoint, "path_style": True, **keys}}
 
-    def write(self, name: str, content: bytes, modified: float):
+    def write(self, name, content, modified):
         self._server.client.put(self._bucket, name, content)
         self.touch(name, modified)
 
-    def delete(self, name: str):
+    def delete(self, name):
         self._server.client.delete(self._bucket, name)
 
-    def rename(self, name: str, to: str, content: bytes, modified: float):
+    def rename(self, name, to, content, modified):
         """A copy has a time of its own; it is as new as what is still being written, or an hour
         old."""
         super().rename(name, to, content, max(modified, time.time() - 3_600))
 
-    def touch(self, name: str, modified: float):
+    def touch(self, name, modified):
         os.utime(self._server.directory / "data" / self._bucket / name, (modified, modified))
 
 
 @contextlib.contextmanager
-def stores(kind: str, folder: Path) -> Iterator[list[Store]]:
+def stores(kind, folder):
     """Two stores, one for each pipeline."""
     names = ("hourly", "rotated")
     if kind == "hdfs":

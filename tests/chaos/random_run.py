@@ -21,7 +21,7 @@ from shipper_tools.dev.errors import DevServerError, ServerDied
 
 from tests.chaos.kafka_cluster import BROKERS
 from tests.chaos.numbered import path_of
-from tests.chaos.world import END_TXN, Pipe, Ship, Site, site
+from tests.chaos.world import END_TXN, Pipe, Site, site
 from tests.waiting import slowness
 
 _FILES_PER_SHIP = 6
@@ -57,7 +57,7 @@ class Run:
 
     # The course
 
-    def go_on(self, seconds: float) -> int:
+    def go_on(self, seconds):
         """Ships and disturbs for so long; returns the number of files shipped, or begun."""
         deadline = time.monotonic() + seconds
         files = 0
@@ -113,7 +113,7 @@ class Run:
 
     # Faults: each returns how it ends, or None if it found nothing to hit
 
-    def broker(self, broker: int, begin: Callable[[int], None]) -> Undo | None:
+    def broker(self, broker, begin):
         """One broker at a time most often; two leave too few replicas in sync."""
         if broker in self.down or len(self.down) >= (2 if self.rng.random() < 0.2 else 1):
             return None
@@ -126,24 +126,24 @@ class Run:
 
         return end
 
-    def leader(self) -> int:
+    def leader(self):
         topic = self.rng.choice(self.pipe.topic_names)
         return self.site.kafka.leader_of(topic, self.rng.randrange(3))
 
-    def coordinator(self) -> int:
+    def coordinator(self):
         return self.site.kafka.coordinator_of(self.lane_id())
 
-    def lane_id(self) -> str:
+    def lane_id(self):
         return self.pipe.lane_id(self.rng.randrange(2), self.rng.randrange(2))
 
-    def any_link(self, do: str, *arguments: object, **options: object):
+    def any_link(self, do, *arguments, **options):
         getattr(self.site.links[self.rng.choice(BROKERS)], do)(*arguments, **options)
 
-    def shape_all(self, **shape: float) -> Undo:
+    def shape_all(self, **shape):
         self.site.everywhere(lambda link: link.shape(**shape))  # type: ignore[arg-type]
         return lambda: self.site.everywhere(lambda link: link.shape(**dict.fromkeys(shape, 0.0)))  # type: ignore[arg-type]
 
-    def hold(self, do: str) -> Undo:
+    def hold(self, do):
         link = self.site.links[self.coordinator()]
         getattr(link, do)(END_TXN)
         # Released before librdkafka gives it up: what becomes of an EndTxn that comes later is a
@@ -152,12 +152,12 @@ class Run:
         link.release()
         return nothing
 
-    def stall(self) -> Undo:
+    def stall(self):
         link = self.site.links[self.rng.choice(BROKERS)]
         link.stall()
         return link.resume
 
-    def add_partition(self) -> Undo | None:
+    def add_partition(self):
         topic = self.rng.choice(self.pipe.topic_names)
         count = len(self.site.kafka.partitions(topic))
         if count >= _MOST_PARTITIONS:
@@ -165,11 +165,11 @@ class Run:
         self.site.kafka.add_partitions(topic, count + 1)
         return nothing
 
-    def move_leader(self) -> Undo:
+    def move_leader(self):
         self.site.kafka.move_leader(self.rng.choice(self.pipe.topic_names), self.rng.randrange(3))
         return nothing
 
-    def hijack(self) -> Undo:
+    def hijack(self):
         thief = Producer(
             {"bootstrap.servers": self.site.kafka.bootstrap, "transactional.id": self.lane_id()}
         )
@@ -179,24 +179,24 @@ class Run:
         thief.poll(0.2)
         return nothing
 
-    def kill(self, ship: Ship, victim: str) -> Undo | None:
+    def kill(self, ship, victim):
         if not ship.running:
             return None
         ship.kill(victim)
         return nothing
 
-    def second_driver(self, ship: Ship) -> Undo:
+    def second_driver(self, ship):
         self.pipe.ship(files=ship.numbered.files)
         return nothing
 
-    def pause_ship(self, ship: Ship) -> Undo:
+    def pause_ship(self, ship):
         """Longer than its lease, while another one takes over."""
         ship.signal_all(signal.SIGSTOP)
         self.pipe.ship(files=ship.numbered.files)
         return lambda: ship.signal_all(signal.SIGCONT)
 
 
-FAULTS: dict[str, Callable[[Run, Ship], Undo | None]] = {
+FAULTS = {
     "leader killed": lambda run, ship: run.broker(run.leader(), run.site.kafka.kill),
     "coordinator killed": lambda run, ship: run.broker(run.coordinator(), run.site.kafka.kill),
     "leader paused": lambda run, ship: run.broker(run.leader(), run.site.kafka.pause),
@@ -219,7 +219,7 @@ FAULTS: dict[str, Callable[[Run, Ship], Undo | None]] = {
 }
 
 
-def run(seconds: float, seed: int, folder: Path) -> bool:
+def run(seconds, seed, folder):
     """Whether nothing was lost or doubled. Prints what happened."""
     print(f"seed {seed}, {seconds:.0f} s, logs in {folder}", flush=True)
     with site(folder / "cluster") as found:
@@ -253,7 +253,7 @@ def run(seconds: float, seed: int, folder: Path) -> bool:
     return count.exact
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -29,7 +29,6 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -68,15 +67,7 @@ ENDS_WITHIN = 900
 class LiveHour(Record):
     """The servers, the writer, those who look on, and what is done to them."""
 
-    def __init__(
-        self,
-        seed: int,
-        minutes: float,
-        every: int,
-        folder: Path,
-        kafka: KafkaServer,
-        database: str | None,
-    ):
+    def __init__(self, seed, minutes, every, folder, kafka, database):
         """``every``: minutes of a window."""
         step = every * 60
         super().__init__(PIPELINES, (int(time.time()) // step + 1) * step, step, minutes)
@@ -86,7 +77,7 @@ class LiveHour(Record):
         self.world.client.create_topics(dict.fromkeys(PIPELINES[1:], 3), replication_factor=1)
         self.config = self.world.root / "config"
         self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads = []
         for name in PIPELINES:
             self.pipeline_file(name).write_text(self.configuration(name))
         environment = {
@@ -101,10 +92,10 @@ class LiveHour(Record):
         }
         self.airflow = Airflow(folder / "airflow", environment, database=database)
 
-    def pipeline_file(self, name: str) -> Path:
+    def pipeline_file(self, name):
         return self.config / "pipelines" / f"{name}.yaml"
 
-    def configuration(self, name: str) -> str:
+    def configuration(self, name):
         fields = {each: f"{{{{ notice.{each} }}}}" for each in NOTICE}
         notifier = {"path": str(self.folder / "notices"), "fields": fields}
         spec = {
@@ -142,7 +133,7 @@ class LiveHour(Record):
 
     # What goes on all the time.
 
-    def in_background(self, work: Callable[[], None], every_seconds: float):
+    def in_background(self, work, every_seconds):
         def go_on():
             while not self._over.wait(every_seconds):
                 try:
@@ -197,7 +188,7 @@ class LiveHour(Record):
             self.say(f"late file {name}/{window}/{file}, {count} lines")
 
     @contextlib.contextmanager
-    def consumer(self) -> Iterator[Callable[[], None]]:
+    def consumer(self):
         """Yield a function that takes what is new in the topics."""
         reader = Consumer(
             {
@@ -250,10 +241,7 @@ class LiveHour(Record):
         for name in self.names:
             begun = time.time()
             done = subprocess.run(
-                self.world.command("gaps", name, "--json"),
-                capture_output=True,
-                text=True,
-                check=False,
+                self.world.command("gaps", name, "--json"), capture_output=True, text=True
             )
             ended = time.time()
             broken = [each for each in self.during(begun - 1, ended) if each.pipeline == name]
@@ -339,7 +327,7 @@ class LiveHour(Record):
     # What the script does.
 
     @contextlib.contextmanager
-    def episode(self, kind: str, pipeline: str = "", more: str = "") -> Iterator[None]:
+    def episode(self, kind, pipeline="", more=""):
         self.episodes.append(Episode(kind, pipeline, time.time()))
         self.say(" ".join(filter(None, [kind, pipeline, more])))
         try:
@@ -402,7 +390,7 @@ class LiveHour(Record):
             self.airflow.launch()
             self.airflow.wait_ready()
 
-    def a_run(self) -> Run | None:
+    def a_run(self):
         """Return a run that succeeded lately."""
         found = [
             each
@@ -496,7 +484,7 @@ class LiveHour(Record):
         self.episodes.append(Episode("delete", DELETED, time.time()))
         self.pipeline_file(DELETED).unlink()
 
-    def live(self, only: list[str]):
+    def live(self, only):
         """Do something after each pause, all kinds in turn and in an order of the seed's, until the
         time is over."""
         wait_for(self.airflow, lambda: self.runs, within_seconds=self.step + 300)
@@ -531,7 +519,7 @@ KINDS = (
 )
 
 
-def run_hour(asked: argparse.Namespace, folder: Path) -> list[str]:
+def run_hour(asked, folder):
     """Live through the time. Return what is wrong."""
     with contextlib.ExitStack() as stack:
         kafka = stack.enter_context(
@@ -572,7 +560,7 @@ def run_hour(asked: argparse.Namespace, folder: Path) -> list[str]:
     return hour.faults
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

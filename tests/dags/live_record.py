@@ -3,7 +3,6 @@
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -97,45 +96,45 @@ class Notice(NamedTuple):
 class Record:
     """All that was written, done, seen and told. Moments are seconds since the epoch."""
 
-    def __init__(self, pipelines: Iterable[str], first: int, step: int, minutes: float):
+    def __init__(self, pipelines, first, step, minutes):
         self.pipelines, self.first, self.step = tuple(pipelines), first, step
         self.until = first + minutes * 60
         """When the script does nothing more, and nothing is written."""
         self.within, self.lookback = step * 3 // 2, step * 5
         """Seconds of `deliver_within` and of `lookback`."""
-        self.files: dict[tuple[str, int, str], LogFile] = {}
-        self.episodes: list[Episode] = []
-        self.runs: dict[tuple[str, str, float], Run] = {}
-        self.active: dict[tuple[str, str], str] = {}
+        self.files = {}
+        self.episodes = []
+        self.runs = {}
+        self.active = {}
         """DAG and run → its state when it was last seen."""
-        self.answers: list[Answer] = []
-        self.notices: list[Notice] = []
-        self.wide: set[tuple[str, Window]] = set()
+        self.answers = []
+        self.notices = []
+        self.wide = set()
         """Windows of runs by hand."""
-        self.faults: list[str] = []
+        self.faults = []
 
-    def say(self, text: str):
+    def say(self, text):
         print(f"{utc(time.time()):%H:%M:%S} {text}", flush=True)
 
-    def fault(self, text: str):
+    def fault(self, text):
         self.faults.append(text)
         self.say(f"FAULT {text}")
 
     @property
-    def names(self) -> list[str]:
+    def names(self):
         """Pipelines that are not deleted."""
         deleted = {each.pipeline for each in self.episodes if each.kind == "delete"}
         return [name for name in self.pipelines if name not in deleted]
 
-    def windows(self, until: float) -> list[Window]:
+    def windows(self, until):
         """Return those that have ended by then."""
         starts = range(self.first, int(until) + 1, self.step)
         return [Window(start, start + self.step) for start in starts if start + self.step <= until]
 
-    def during(self, start: float, end: float) -> list[Episode]:
+    def during(self, start, end):
         return [each for each in self.episodes if each.start <= end and start <= each.end]
 
-    def whole(self) -> bool:
+    def whole(self):
         """Return True if nothing is missing any more, and nothing is at work."""
         windows = {*self.windows(self.until)}
         last = {answer.pipeline: answer for answer in self.answers if answer.due >= windows}
@@ -147,7 +146,7 @@ class Record:
             and all(name in last and not last[name].gaps & windows for name in self.names)
         )
 
-    def seen_by(self, moment: float) -> float:
+    def seen_by(self, moment):
         """Return when the consumer has everything that was committed by ``moment``."""
         for each in self.episodes:
             if (
@@ -157,7 +156,7 @@ class Record:
                 moment = max(moment, each.end + RECOVERY)
         return moment + READER
 
-    def late_files(self, name: str, window: Window, before: float = NEVER) -> float:
+    def late_files(self, name, window, before=NEVER):
         """Return when a run had succeeded by which the consumer had what came after the window had
         ended and ``before`` a moment; 0 if there is nothing. A run that delivers late files and
         fails at its gate completes no window, its own or another."""
@@ -169,7 +168,7 @@ class Record:
         ]
         return min(ends, default=NEVER) if done else 0.0
 
-    def arrived(self, name: str, window: Window) -> float:
+    def arrived(self, name, window):
         """Return when the consumer had what was written before the window ended; 0 if there is
         nothing."""
         return self._done(name, window, lambda file: not file.late)
@@ -184,7 +183,7 @@ class Record:
             default=0.0,
         )
 
-    def looked_at(self, name: str, window: Window) -> float:
+    def looked_at(self, name, window):
         """Return when the first run that looked at all of the window had succeeded."""
         ends = [
             run.end
@@ -342,7 +341,7 @@ class Record:
                     f"{clock(arrived)}"
                 )
 
-    def judge_lines(self, name: str, values: Iterable[bytes]):
+    def judge_lines(self, name, values):
         """Compare all that an independent reader finds in the topic with what was written."""
         found = Counter(b" ".join(value.split(b" ")[:4]).decode() for value in values)
         files = [each for each in [*self.files.values()] if each.pipeline == name]
@@ -363,11 +362,11 @@ class Record:
             )
 
 
-def utc(seconds: float) -> dt.datetime:
+def utc(seconds):
     return dt.datetime.fromtimestamp(seconds, dt.UTC)
 
 
-def clock(moment: float) -> str:
+def clock(moment):
     return (
         f"at {utc(moment):%H:%M:%S}"
         if 0 < moment < NEVER
@@ -377,5 +376,5 @@ def clock(moment: float) -> str:
     )
 
 
-def seconds(moment: str | None) -> float:
+def seconds(moment):
     return dt.datetime.fromisoformat(moment).timestamp() if moment else 0.0

@@ -285,9 +285,7 @@ def validate(config, *options, python=sys.executable, **environment):
         str(config.folder),
         *(options or ["--json"]),
     ]
-    return subprocess.run(
-        command, env=os.environ | paths, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, env=os.environ | paths, capture_output=True, text=True)
 
 
 def test_validate_without_airflow_says_that_it_checked_no_notifier(

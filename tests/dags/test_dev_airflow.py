@@ -31,7 +31,7 @@ def home(tmp_path):
 def dev(home, *arguments):
     environment = {**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "shipper", "dev", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 def up(home, config):

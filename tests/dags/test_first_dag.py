@@ -49,7 +49,6 @@ class Reader:
             env=self.environment,
             capture_output=True,
             text=True,
-            check=False,
         )
         assert done.returncode == 0, f"{commands}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
         return done.stdout

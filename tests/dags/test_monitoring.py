@@ -164,7 +164,6 @@ def test_the_alerts_do_what_their_tests_say():
         cwd=EXAMPLE,
         capture_output=True,
         text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -215,10 +214,7 @@ def test_a_gate_that_closed_is_the_only_alert_of_these_runs(sent, tmp_path):
     }
     (tmp_path / "test.yml").write_text(json.dumps(test))
     done = subprocess.run(
-        ["promtool", "test", "rules", str(tmp_path / "test.yml")],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["promtool", "test", "rules", str(tmp_path / "test.yml")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

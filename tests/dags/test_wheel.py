@@ -219,7 +219,7 @@ def test_the_wheel_ships_by_command_line_and_by_a_dag(installed, kafka, tmp_path
     def shipper(*words):
         command = [str(installed.with_name("shipper")), *words]
         return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
         )
 
     written = shipper("dags", "install", "new/dags", "--config", "new/config", "--json")

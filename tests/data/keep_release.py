@@ -69,7 +69,7 @@ def write_logs():
 
 def shipper(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "shipper", *words, "--config", "config"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
 def main():

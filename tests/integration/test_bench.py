@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kafka]
 def bench(out, *arguments):
     """Run it, and return the document that it keeps."""
     command = [sys.executable, "-m", "shipper", "bench", *arguments, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     [kept] = out.iterdir()
     return json.loads(kept.read_text())

@@ -71,7 +71,6 @@ def dev(home, *arguments, **environ):
         env={**os.environ, "SHIPPER_DEV_HOME": str(home), "COLUMNS": "200", **environ},
         capture_output=True,
         text=True,
-        check=False,
     )
 
 

@@ -509,7 +509,6 @@ def test_great_expectations_writes_prints_and_sends_nothing(tmp_path):
         [sys.executable, script],
         capture_output=True,
         text=True,
-        check=False,
         cwd=here,
         env={**clean, **surroundings},
     )

@@ -59,10 +59,7 @@ def test_a_run_starts_spark_once_with_our_words_alone_and_a_plan_or_nothing_to_s
     assert list(events.iterdir()) == [], "a plan needs none"
     steps = ["plan", "gate_source", "ship:local", "gate_delivery:local", "report"]
     done = subprocess.run(
-        [sys.executable, "-m", *world._steps("words", *steps)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", *world._steps("words", *steps)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert len(list(events.iterdir())) == 1, "one for all steps of a run"
@@ -180,7 +177,7 @@ def test_the_archive_of_class_data_fits_the_jvm_that_is_started(world):
     options = [*class_data.OPTIONS, f"-XX:SharedArchiveFile={found}", "-Xshare:on", "-version"]
     command = java_command.command(spark_settings(world.pipeline), options)
     assert command is not None
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
@@ -242,7 +239,6 @@ def without_a_cluster(folder, java, *command):
         env={**os.environ, "JAVA_HOME": str(java)},
         capture_output=True,
         text=True,
-        check=False,
     )
 
 
@@ -277,7 +273,6 @@ def test_a_run_that_fails_before_it_needs_java_leaves_no_temporary_file(world, t
         env={**os.environ, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
-        check=False,
     )
     assert (done.returncode, "SHIP-005" in done.stderr) == (1, True), done.stderr
     assert list(temporary.iterdir()) == []

@@ -120,7 +120,6 @@ def ticket(hdfs, principal, cache):
         [str(find_java().path), hdfs.java_options, "-cp", jars, str(program), *words],
         capture_output=True,
         text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return cache
@@ -140,7 +139,7 @@ def shell(hdfs, *words):
     command = [*hdfs._command("org.apache.hadoop.fs.FsShell"), *words]
     login = {"KRB5PRINCIPAL": SERVER, "KRB5KEYTAB": str(hdfs.keytab)}
     done = subprocess.run(
-        command, env=environment(hdfs, None) | login, capture_output=True, text=True, check=False
+        command, env=environment(hdfs, None) | login, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -168,9 +167,7 @@ class KerberosWorld(World):
     def command_with(self, cache, *words, without="", conf=None):
         env = environment(self.hdfs, cache, conf)
         env.pop(without, None)
-        return subprocess.run(
-            self.command(*words), env=env, capture_output=True, text=True, check=False
-        )
+        return subprocess.run(self.command(*words), env=env, capture_output=True, text=True)
 
     def plan_with(self, cache, **options):
         done = self.command_with(cache, "plan", self.name, "--window", WINDOW, "--json", **options)

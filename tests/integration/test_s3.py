@@ -135,7 +135,7 @@ def test_a_process_of_its_own_needs_no_settings_and_shows_no_secret(bucket):
         with watcher:
             command = bucket.world.command("run", bucket.world.name, "--window", WINDOW, "--json")
             environment = {**os.environ, "SHIPPER_LOG": "info"}
-            done = subprocess.run(command, env=environment, capture_output=True, check=False)
+            done = subprocess.run(command, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr[-4000:]
     assert bucket.world.read() == lines_of(lines(500))
     assert watcher.seen == set()

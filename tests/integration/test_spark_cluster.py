@@ -280,7 +280,7 @@ def _packed(folder):
         [uv, "pip", "install", "--python", "tasks/bin/python", "--requirements", locked],
         ["sh", "-ec", f"export PIP_NO_INDEX=1\n{install}"],
     ):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / "tasks.tar.gz"
 

@@ -187,10 +187,7 @@ def test_a_spark_side_whose_airflow_task_was_killed_ends_and_the_next_attempt_sa
     assert 0 < there < 240_000
     slow(world, rate_limit="100MB/s")
     done = subprocess.run(
-        task(world, "ship:local", "gate_delivery:local"),
-        capture_output=True,
-        text=True,
-        check=False,
+        task(world, "ship:local", "gate_delivery:local"), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-4000:]
     assert (

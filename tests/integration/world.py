@@ -145,7 +145,7 @@ class World:
         command starts."""
         if prefix:
             return subprocess.run(
-                [*prefix, *self.command(*arguments)], capture_output=True, text=True, check=False
+                [*prefix, *self.command(*arguments)], capture_output=True, text=True
             )
         return warm.run(["shipper", *arguments, "--config", str(self.root / "config")])
 

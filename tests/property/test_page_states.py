@@ -3,10 +3,8 @@ ledger's commits and the schedule say."""
 
 import datetime as dt
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import event, example, given, settings
@@ -17,7 +15,6 @@ from shipper.config.environment import EVERYTHING
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (
-    CheckResult,
     DeliveryGateResult,
     FileAccount,
     GateResult,
@@ -29,6 +26,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.shipments import app
 from shipper.shipments.feed import look
 from shipper.windows.window import Window
+from tests.samples.results import checked
 from tests.samples.shipments import START, World, at, leave, seconds, windows_of
 
 TICKS, LOOKBACK, WITHIN = 5, 3, dt.timedelta(minutes=50)
@@ -36,7 +34,7 @@ MINUTE = dt.timedelta(minutes=1)
 NAME, CLUSTER = "web", "near"
 
 
-def hour(first: int, count: int = 1) -> Window:
+def hour(first, count=1):
     return Window(at(first), at(first + count))
 
 
@@ -81,12 +79,12 @@ class Truth:
     """When the last record was, by the ledger, as a run that has passed has read it."""
 
     @property
-    def outstanding(self) -> bool:
+    def outstanding(self):
         return any(self.left.values())
 
 
 class History:
-    def __init__(self, root: Path, hours: int):
+    def __init__(self, root, hours):
         self.world = World(root)
         self.world.pipeline(NAME, (CLUSTER,))
         text = (self.world.config / "pipelines" / f"{NAME}.yaml").read_text()
@@ -98,24 +96,24 @@ class History:
         self.pipeline = load_pipeline(self.world.config, NAME, EVERYTHING)
         self.now = START + hours * 60 * MINUTE
         self.files = [File(f"{tick}.log", tick) for tick in range(TICKS)]
-        self.young: set[File] = set()
-        self.ledger: dict[File, dt.datetime] = {}
+        self.young = set()
+        self.ledger = {}
         self.truth = [Truth() for _ in range(TICKS)]
-        self.begun: dict[Window, dt.datetime] = {}
-        self.done: list[Run] = []
-        self.results: dict[str, dict[str, Any]] = {}
+        self.begun = {}
+        self.done = []
+        self.results = {}
         """Run → what its steps left."""
         self.count = 0
 
-    def wait(self, minutes: int):
+    def wait(self, minutes):
         self.now += minutes * MINUTE
 
-    def add(self, tick: int, *, young: bool):
+    def add(self, tick, *, young):
         self.files.append(File(f"late{len(self.files)}.log", tick))
         if young:
             self.young.add(self.files[-1])
 
-    def new(self, first: int, count: int, *, scheduled: bool) -> Run | None:
+    def new(self, first, count, *, scheduled):
         """None: the schedule has not come to it, or not even people."""
         count = min(count, TICKS - first)
         if at(first + count if scheduled else first) > self.now:
@@ -124,7 +122,7 @@ class History:
         self.done.append(Run(first, count, scheduled, f"run-{self.count:03}"))
         return self.done[-1]
 
-    def ship(self, run: Run, ending: str):
+    def ship(self, run, ending):
         """Run it, or all of its tasks again, as far as ``ending`` says."""
         window = hour(run.first, run.count)
         self.wait(1)
@@ -156,9 +154,7 @@ class History:
         plan = self.plan(common, run, own, before, there, lacking, left_alone)
         plan.over_until = at(early[0]) if early else None
         closed = ending == "gate closes"
-        check = CheckResult(
-            check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
-        )
+        check = checked("files", not closed, ">= 1", "0")
         status = {"status": "failed", "error": "3 files"} if closed else {}
         gate = GateResult(**common, step="gate_source", checks=[check], **status)
         self.wait(2)
@@ -204,15 +200,7 @@ class History:
             self.truth[tick].early = passed and tick in early
         self.learn(run, seen, own, lacking, left_alone, ending)
 
-    def learn(
-        self,
-        run: Run,
-        seen: Sequence[int],
-        own: range,
-        lacking: Sequence[File],
-        left_alone: Sequence[File],
-        ending: str,
-    ):
+    def learn(self, run, seen, own, lacking, left_alone, ending):
         """What the report of a run has told, whatever it holds."""
         for tick in seen:
             truth, passed = self.truth[tick], ending == "passes"
@@ -240,7 +228,7 @@ class History:
                 if run.count == 1:
                     truth.own_passed = run.passed
 
-    def common(self, run: Run, window: Window) -> dict[str, Any]:
+    def common(self, run, window):
         return {
             "pipeline": NAME,
             "window_start": window.start,
@@ -250,16 +238,7 @@ class History:
             "finished_at": self.now,
         }
 
-    def plan(
-        self,
-        common: dict[str, Any],
-        run: Run,
-        own: range,
-        before: range,
-        there: Sequence[File],
-        lacking: Sequence[File],
-        left_alone: Sequence[File],
-    ) -> PlanResult:
+    def plan(self, common, run, own, before, there, lacking, left_alone):
         files = []
         for file in there:
             about = {
@@ -294,15 +273,7 @@ class History:
         )
         return PlanResult(**common, files=files, left_out=left_out, clusters=[cluster])
 
-    def ship_result(
-        self,
-        common: dict[str, Any],
-        there: Sequence[File],
-        own: range,
-        sent: Sequence[File],
-        *,
-        failed: bool,
-    ) -> ShipResult:
+    def ship_result(self, common, there, own, sent, *, failed):
         files = [
             FileAccount(path=f.name, records=1, delivered=int(f in sent), before=int(f not in sent))
             for f in there
@@ -319,9 +290,7 @@ class History:
             **status,
         )
 
-    def gate(
-        self, common: dict[str, Any], plan: PlanResult, seen: Sequence[int]
-    ) -> DeliveryGateResult:
+    def gate(self, common, plan, seen):
         """As the gate does it, with what the ledger says of the plan's files alone."""
         ticks = {
             file.path: file.late_window
@@ -338,7 +307,7 @@ class History:
             **common | {"finished_at": self.now}, cluster=CLUSTER, coverage=found
         )
 
-    def replay(self, tick: int):
+    def replay(self, tick):
         """A run of a derived pipeline: nothing of it is the window's."""
         window = hour(tick)
         name = f"{NAME}.replay.again{self.count}"
@@ -359,7 +328,7 @@ class History:
         leave(self.world.runs, report)
         look(self.world.config)
 
-    def wanted(self, tick: int) -> str:
+    def wanted(self, tick):
         truth, window = self.truth[tick], hour(tick)
         blocked = truth.closed and (not truth.own_looked or truth.outstanding)
         whole = truth.looked and not truth.outstanding and not blocked
@@ -387,7 +356,7 @@ class History:
             return "never"
         return "waiting" if self.now < window.end + WITHIN else "missing"
 
-    def shown(self) -> list[str]:
+    def shown(self):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(app, "_now", lambda: int(self.now.timestamp()))
             windows = windows_of(self.world.index, NAME, seconds(0), seconds(TICKS))
@@ -426,7 +395,7 @@ steps = st.one_of(
 )
 
 
-def do(history: History, step):
+def do(history, step):
     match step:
         case ("wait", minutes):
             history.wait(minutes)

@@ -10,7 +10,7 @@ import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from shipper.driver import plan as plan_step
 from shipper.driver.context import RunContext
-from shipper.driver.decide import Original, Originals, Policy, SourceFile
+from shipper.driver.decide import Original, Policy, SourceFile
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
 from shipper.driver.recreated import Incarnations
@@ -33,8 +33,8 @@ from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
 from shipper.report.incomplete import find_gaps, read_beginnings
-from shipper.report.plan_result import Beginning, ClusterPlan, PlannedFile, PlanResult
-from shipper.report.results import CheckResult, DeliveryGateResult, GateResult, ShipResult
+from shipper.report.plan_result import Beginning, PlanResult
+from shipper.report.results import DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import read_records, record_files
 from shipper.request import RunRequest, apply_request
@@ -42,6 +42,7 @@ from shipper.types import FileId, SplitId
 from shipper.windows.window import Window, to_ms
 from tests.doubles.runtime import runtime_with
 from tests.samples.config import cluster_of, pipeline_of
+from tests.samples.results import checked
 
 # Two days meet within the ticks, so that a folder a day is shared by some of them.
 DAY = dt.datetime(2026, 11, 1, 22, tzinfo=dt.UTC)
@@ -62,7 +63,7 @@ PATHS = {
 CONTENT = ByteSum(9, 1, 2)
 
 
-def hour(first: int, count: int = 1) -> Window:
+def hour(first, count=1):
     return Window(DAY + first * HOUR, DAY + (first + count) * HOUR)
 
 
@@ -78,7 +79,7 @@ class File:
     size_bytes: int = 10
 
     @property
-    def id(self) -> FileId:
+    def id(self):
         return FileId(f"{self.folder}{self.name}", self.size_bytes, self.modified_ms)
 
 
@@ -92,14 +93,14 @@ class Shipped:
     complete: bool
     original: FileId | None = None
 
-    def alias(self) -> Alias:
+    def alias(self):
         assert self.original is not None
         return Alias(
             *self.original, whole=True, sum=str(CONTENT), read=9, generation=1, run_id="r",
             window=self.parts[0], records={"t": 1}, topic_ids={},
         )  # fmt: skip
 
-    def values(self, file: FileId) -> Iterator[tuple[ChunkKey, ChunkValue]]:
+    def values(self, file):
         for number, window in enumerate(self.parts):
             ends = self.complete and number == len(self.parts) - 1
             common = {
@@ -134,11 +135,11 @@ class Place:
     now: dt.datetime = DAY + (TICKS + 1) * HOUR
     count: int = 0
 
-    def folder(self, tick: int) -> str:
+    def folder(self, tick):
         at = DAY + (tick + (self.by == "end")) * HOUR
         return {"modified": "/logs/", "day": f"/logs/{at:%d}/"}.get(self.by, f"/logs/{at:%d-%H}/")
 
-    def add(self, tick: int, kind: str):
+    def add(self, tick, kind):
         self.count += 1
         modified = to_ms(DAY + tick * HOUR) + self.count
         if self.by != "modified":
@@ -148,25 +149,23 @@ class Place:
         suffix = {"part": ".log.tmp", "other": ".txt"}.get(kind, ".log")
         self.files.append(File(self.folder(tick), f"{self.count}{suffix}", modified, self.count))
 
-    def settled(self, file: File) -> bool:
+    def settled(self, file):
         return file.name.endswith(".log") and file.modified_ms <= to_ms(self.now) - 600_000
 
-    def in_tick(self, file: File, tick: int) -> bool:
+    def in_tick(self, file, tick):
         in_time = self.by != "modified" or to_ms(hour(tick).start) <= file.modified_ms < to_ms(
             hour(tick).end
         )
         return file.folder == self.folder(tick) and in_time and not file.name.endswith(".txt")
 
-    def lacks(self, cluster: str, file: File) -> bool:
+    def lacks(self, cluster, file):
         known = self.ledgers[cluster].get(file.id)
         return known is None or not known.complete
 
     # What a plan asks of an engine.
     version = "4.0"
 
-    def list_files(
-        self, paths: Sequence[str], *, most: int, modified: Window | None = None
-    ) -> Listed:
+    def list_files(self, paths, *, most, modified=None):
         found = [
             ListedFile(
                 file.id,
@@ -190,15 +189,15 @@ class Place:
 
     def start_java(self): ...
 
-    def qualified_folder(self, folder: str) -> str:
+    def qualified_folder(self, folder):
         return folder
 
-    def missing(self, paths: Sequence[str]) -> list[str]:
+    def missing(self, paths):
         return [path for path in paths if all(file.folder != path for file in self.files)]
 
-    def look_at(self, files: Sequence[PlannedFile]): ...
+    def look_at(self, files): ...
 
-    def take_sample(self, plan: PlanResult) -> str:
+    def take_sample(self, plan):
         return ""
 
 
@@ -210,7 +209,7 @@ class Note(NamedTuple):
     size_bytes: int | None
     modified_ms: int
 
-    def is_in(self, ledger: Ledger) -> bool:
+    def is_in(self, ledger):
         def fits(file):
             exact = (file.size_bytes, file.modified_ms) == (self.size_bytes, self.modified_ms)
             return exact if self.size_bytes is not None else file.modified_ms >= self.modified_ms
@@ -247,7 +246,7 @@ class Run:
     seen: dict[str, Seen] = field(default_factory=dict)
 
 
-def true_gaps(runs: Sequence[Run], cluster: str, ledger: Ledger | None) -> set[int]:
+def true_gaps(runs, cluster, ledger):
     """Return the ticks that are not complete, as far as ``runs`` saw. ``ledger``: None if it cannot
     be had."""
     found = set()
@@ -331,9 +330,7 @@ class AskedLedger(plan_step.AskedCluster):
         return self._decide()
 
 
-def look_into(
-    place: Place, cluster: str, chunks: Chunks, files: Sequence[PlannedFile], on_renamed: str
-) -> Originals:
+def look_into(place, cluster, chunks, files, on_renamed):
     """Find the files whose content is on the cluster under a name that nothing has any more."""
     ledger, by_id = place.ledgers[cluster], {file.id: file for file in place.files}
     succeeded = {one.original for one in ledger.values()}
@@ -370,7 +367,7 @@ class Ending(NamedTuple):
 class History:
     """Runs one after the other, each by the real plan over what the place holds by then."""
 
-    def __init__(self, root: Path, by: str, source: Mapping[str, str], max_files: int):
+    def __init__(self, root, by, source, max_files):
         self.place, self.runs, self.root, self.source, self.count = (
             Place(by),
             list[Run](),
@@ -395,14 +392,7 @@ class History:
         first = {cluster: hour(tick).start.isoformat() for cluster, tick in SINCE.items()}
         (root / "web" / "schedule.json").write_text(json.dumps({"first_window": first}))
 
-    def run(
-        self,
-        own: range,
-        scheduled: bool,
-        clusters: Sequence[str],
-        gate: str,
-        endings: Mapping[str, Ending],
-    ):
+    def run(self, own, scheduled, clusters, gate, endings):
         """``gate``: opens, closes, or never fires, since the run is killed before it has a plan."""
         self.count += 1
         place, window = self.place, hour(own.start, len(own))
@@ -443,9 +433,7 @@ class History:
             event("no cluster could be asked")
             return
         run.closed = gate == "closes"
-        check = CheckResult(
-            check="files", severity="block", passed=not run.closed, expected="", observed=""
-        )
+        check = checked("files", not run.closed, "", "")
         failed = {"status": "failed", "error": "no"}
         folder.write(
             "gate_source",
@@ -487,7 +475,7 @@ class History:
                 folder.write(f"ship.{name}", ship)
             event(f"{'a scheduled' if scheduled else 'a'} run {how}")
 
-    def ship(self, cluster: str, planned: PlanResult, to: ClusterPlan, ships: Iterator[int]):
+    def ship(self, cluster, planned, to, ships):
         ledger, by_id = self.place.ledgers[cluster], {file.id: file for file in self.place.files}
         moved = {one.id: one.original.id for one in to.recognised}
         renamed = {*moved.values(), *(one.original for one in ledger.values() if one.original)}
@@ -509,7 +497,7 @@ class History:
             whole = how == 2 or id in moved  # which file it is is one record
             ledger[id] = Shipped(by_id[id].content, [*parts, window], whole, moved.get(id))
 
-    def files_of(self, own: range, before: range) -> dict[int, list[File]]:
+    def files_of(self, own, before):
         """Return for each tick the files that a run over ``own`` has for it. The last tick with a
         file's folder has the file; one of the run's own rather than one before."""
         found = {tick: [] for tick in (*before, *own)}
@@ -521,7 +509,7 @@ class History:
                 found[ticks[-1]].append(file)
         return found
 
-    def waiting(self, file: File, tick: int, own: range, scheduled: bool) -> set[Note]:
+    def waiting(self, file, tick, own, scheduled):
         """Return no note of a file that the next tick's run meets in the same folder."""
         place = self.place
         comes_again = (
@@ -534,7 +522,7 @@ class History:
             return set()
         return {Note(file.id.path, None, file.modified_ms)}
 
-    def unseen(self, own: range, before: range) -> set[int]:
+    def unseen(self, own, before):
         """Return the ticks before the window that nobody can list: their folders are locked, or
         hold too many files."""
         place, most = self.place, self.pipeline.limits.max_files
@@ -556,7 +544,7 @@ class History:
         own_folders = set() if place.by == "modified" else {place.folder(tick) for tick in own}
         return {tick for tick in found if place.folder(tick) not in own_folders}
 
-    def delivered(self, cluster: str, since: int) -> set[FileId]:
+    def delivered(self, cluster, since):
         """Return what runs are known to have delivered, as long as their results are there. A plan
         reads none of those whose window was over at tick ``since``, where it began to look."""
         found = set[FileId]()
@@ -567,14 +555,7 @@ class History:
                 found -= {FileId(one.path, one.size_bytes or 0, one.modified_ms) for one in notes}
         return found
 
-    def lacking(
-        self,
-        cluster: str,
-        plan: ClusterPlan,
-        own: Sequence[File],
-        late: Sequence[PlannedFile],
-        since: int,
-    ) -> set[FileId]:
+    def lacking(self, cluster, plan, own, late, since):
         """Return what of the plan's files the cluster lacks, or may lack if nobody could ask it."""
         settled = [file for file in own if self.place.settled(file)]
         if plan.problem:
@@ -583,15 +564,7 @@ class History:
         late_here = {file.id for file in late if cluster in file.late_for}
         return (lacks | late_here) - {one.id for one in plan.recognised}
 
-    def failed(
-        self,
-        cluster: str,
-        own: range,
-        before: range,
-        scheduled: bool,
-        plans: Mapping[str, ClusterPlan],
-        planned: PlanResult,
-    ) -> Seen:
+    def failed(self, cluster, own, before, scheduled, plans, planned):
         """Return what is known once the run has failed: any file that the cluster was to get may be
         missing there."""
         place, unseen, files = (self.place, self.unseen(own, before), self.files_of(own, before))
@@ -613,7 +586,7 @@ class History:
                 )
         return found
 
-    def pass_(self, seen: Seen, cluster: str, own: range, before: range, scheduled: bool):
+    def pass_(self, seen, cluster, own, before, scheduled):
         """Make it what is known once all that the run planned is on the cluster."""
         place, unseen = self.place, self.unseen(own, before)
         seen.passed = True
@@ -633,7 +606,7 @@ class History:
             ):
                 seen.empty.add(tick)
 
-    def forget(self, run: Run):
+    def forget(self, run):
         """Lose what the run left."""
         for file, path in record_files(str(self.root), "web").items():
             if file.run_id == run.folder.name:
@@ -659,7 +632,7 @@ class History:
                 event(f"gaps: {len(wanted)}")
 
     @staticmethod
-    def held(ledger: Ledger) -> Inventory:
+    def held(ledger):
         inventory = Inventory()
         for file, one in ledger.items():
             found = Entries()
@@ -718,7 +691,7 @@ content = st.sampled_from([["whole"], ["whole"], ["whole", "part"], ["young"], [
 steps = st.one_of(runs, runs, runs, adds, changes, changes)
 
 
-def change(story: History, what: str, number: int):
+def change(story, what, number):
     place = story.place
     match what:
         case "wait":
@@ -767,9 +740,7 @@ def _no_cluster():
         yield patch
 
 
-def told(
-    *history, there: Sequence[str] = ("whole",) * TICKS, **other
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def told(*history, there=("whole",) * TICKS, **other):
     """Return a history that random ones hardly meet. ``there``: the file in each tick."""
     common = {
         "by": "start",
@@ -781,9 +752,7 @@ def told(
     return example(**{**common, **other}, there=[[kind] for kind in there], history=list(history))
 
 
-def run_of(
-    tick: int, gate: str = "opens", near: str = "passes", far: str = "passes", ships: int = 0
-):
+def run_of(tick, gate="opens", near="passes", far="passes", ships=0):
     return (
         "run",
         (tick, 1, True),

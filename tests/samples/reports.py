@@ -11,7 +11,6 @@ from shipper.finding import ok
 from shipper.report.page import render
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (
-    CheckResult,
     Count,
     DeliveryGateResult,
     FileAccount,
@@ -22,6 +21,7 @@ from shipper.report.results import (
     TimelinePoint,
     TopicAccount,
 )
+from tests.samples.results import checked
 
 START = dt.datetime(2026, 11, 21, 11, tzinfo=dt.UTC)
 RAN = dt.datetime(2026, 11, 21, 12, 10, 4, tzinfo=dt.UTC)
@@ -76,23 +76,9 @@ def plan(
 
 def source_gate(passed: bool = True) -> GateResult:
     checks = [
-        CheckResult(
-            check="files", severity="block", passed=True, expected="at least 12", observed="12"
-        ),
-        CheckResult(
-            check="not_null(value)",
-            severity="block",
-            passed=passed,
-            expected="all",
-            observed="100 %" if passed else "97.2 %",
-        ),
-        CheckResult(
-            check="fresh(modified)",
-            severity="warn",
-            passed=False,
-            expected="at most 1h old",
-            observed="1h10m4s",
-        ),
+        checked("files", True, "at least 12", "12"),
+        checked("not_null(value)", passed, "all", "100 %" if passed else "97.2 %"),
+        checked("fresh(modified)", False, "at most 1h old", "1h10m4s", "warn"),
     ]
     closed = (
         "The source gate is closed: not_null(value) expected all, observed 97.2 %. Look at the "
@@ -177,12 +163,11 @@ def delivery_gate(
     if read_back:
         topics = [t.model_copy(update={"read_back": t.delivered}) for t in topics]
     total = sum(topic.ledger or 0 for topic in topics)
-    sums = CheckResult(
-        check="sum_closes(logs.web)",
-        severity="block",
-        passed=not off,
-        expected=f"{total - off:,} delivered + before, by the receipts",
-        observed=f"{total:,} in the ledger, read anew",
+    sums = checked(
+        "sum_closes(logs.web)",
+        not off,
+        f"{total - off:,} delivered + before, by the receipts",
+        f"{total:,} in the ledger, read anew",
     )
     error = (
         f"The delivery gate of {shipped.cluster} is closed: the ledger holds {total:,} records, "
@@ -298,21 +283,8 @@ def set_aside() -> RunReport:
     like = "within 50 % of the median of earlier runs, 108.3 MB"
     usual = [run.bytes / 1e6 for run in history()]
     gate.checks += [
-        CheckResult(
-            check="size",
-            severity="block",
-            passed=True,
-            expected=like,
-            observed="112.0 MB",
-            history=usual,
-        ),
-        CheckResult(
-            check="matches(value)",
-            severity="quarantine",
-            passed=False,
-            expected="all match",
-            observed="9 of 100,312 do not",
-        ),
+        checked("size", True, like, "112.0 MB", history=usual),
+        checked("matches(value)", False, "all match", "9 of 100,312 do not", "quarantine"),
     ]
     return report(
         plan=plan(),
@@ -362,15 +334,7 @@ def doubled_chunk() -> RunReport:
         "The gate is closed after shipping to frankfurt: read_back(logs.web) expected 1,180,204, "
         "observed 1,192,204. Do not trust this window before it is cleared up."
     )
-    gate.checks.append(
-        CheckResult(
-            check="read_back(logs.web)",
-            severity="block",
-            passed=False,
-            expected="1,180,204",
-            observed="1,192,204",
-        )
-    )
+    gate.checks.append(checked("read_back(logs.web)", False, "1,180,204", "1,192,204"))
     return report(
         error=f"gate_delivery:frankfurt: {gate.error}",
         plan=plan(),

@@ -24,6 +24,14 @@ def common(
     }
 
 
+def checked(
+    check: str, passed: bool, expected: str, observed: str, severity: str = "block", **more: Any
+) -> CheckResult:
+    """Return what became of a check."""
+    found = {"check": check, "passed": passed, "expected": expected, "observed": observed}
+    return CheckResult(severity=severity, **found, **more)
+
+
 def closed(checks: Iterable[CheckResult]) -> list[CheckResult]:
     """Return the checks that close their gate."""
     return [check for check in checks if check.blocks]

@@ -15,7 +15,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from shipper.report.plan_result import ClusterPlan, PlannedFile, PlanResult
 from shipper.report.progress import ShipProgress, file_of
 from shipper.report.results import (
-    CheckResult,
     Coverage,
     DeliveryGateResult,
     GateResult,
@@ -33,7 +32,7 @@ from shipper.shipments.app import respond
 from shipper.shipments.feed import look
 from shipper.shipments.index import ALL, CODES, Index, Known
 from shipper.windows.window import Window
-from tests.samples.results import common
+from tests.samples.results import checked, common
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -176,13 +175,7 @@ def run_report(
         files=files,
         clusters=[ClusterPlan(cluster=cluster, left_files=3) for cluster in clusters],
     )
-    check = CheckResult(
-        check="files",
-        severity="block",
-        passed=not closed,
-        expected=">= 4" if closed else ">= 1",
-        observed="3",
-    )
+    check = checked("files", not closed, ">= 4" if closed else ">= 1", "3")
     gate = GateResult(
         **common,
         step="gate_source",

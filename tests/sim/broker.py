@@ -8,13 +8,12 @@ is what this module does. The network in front of it is :mod:`tests.sim.clients`
 
 import base64
 from collections import Counter, deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.sim.world import EPOCH, World
+from tests.sim.world import EPOCH
 
 _DEFAULTS = {
     "cleanup.policy": "delete",
@@ -29,7 +28,7 @@ _DEFAULTS = {
 _QUOTA_SECONDS = 10.0
 
 
-def failed(name: str, text: str = "", *, fatal: bool = False, retriable: bool = False) -> Exception:
+def failed(name, text="", *, fatal=False, retriable=False):
     """Return the exception that confluent-kafka raises for the error ``name``."""
     code = getattr(KafkaError, name)
     return KafkaException(KafkaError(code, text or name, fatal, retriable))
@@ -64,7 +63,7 @@ class Batch:
     """Number of an idempotent producer without transactions; 0: none."""
 
     @property
-    def kind(self) -> str:
+    def kind(self):
         """Kind of the first record: a word of the ledger's, or ``batch``."""
         key = self.records[0][0]
         return key.decode().split('"')[1] if key and b'"' in key else "batch"
@@ -74,21 +73,21 @@ class Partition:
     """A log. ``open`` has the first offset of each open transaction."""
 
     def __init__(self):
-        self.records: list[Record] = []
+        self.records = []
         self.start = self.end = 0
-        self.open: dict[int, int] = {}
-        self.epochs: dict[int, int] = {}
-        self.taken: dict[tuple[int, int, int], int] = {}
+        self.open = {}
+        self.epochs = {}
+        self.taken = {}
         self.has_leader = True
-        self.stale: tuple[float, int, int] | None = None
+        self.stale = None
         """A deposed leader that answers until a time with an old end and last stable offset."""
 
     @property
-    def stable(self) -> int:
+    def stable(self):
         """The last stable offset."""
         return min(self.open.values(), default=self.end)
 
-    def append(self, batch: Batch, now_ms: int, *, append_time: bool) -> int:
+    def append(self, batch, now_ms, *, append_time):
         """Write a batch; return its first offset. Raises KafkaException for an old epoch."""
         if batch.producer is not None:
             if batch.epoch < self.epochs.get(batch.producer, -1):
@@ -110,7 +109,7 @@ class Partition:
             self.taken[known] = first
         return first
 
-    def mark(self, producer: int, epoch: int, *, commit: bool):
+    def mark(self, producer, epoch, *, commit):
         """Write the marker that ends a producer's transaction here."""
         self.epochs[producer] = max(epoch, self.epochs.get(producer, -1))
         first = self.open.pop(producer, None)
@@ -125,11 +124,11 @@ class Partition:
                 record.producer = None
         self.end += 1
 
-    def ended(self) -> list[Record]:
+    def ended(self):
         """Return the records whose transaction has committed, also behind one that is open."""
         return [each for each in self.records if each.producer is None and not each.aborted]
 
-    def committed(self, start: int, stable: int, most: int) -> list[Record]:
+    def committed(self, start, stable, most):
         found = []
         for record in self.records:
             if start <= record.offset < stable and not record.aborted:
@@ -138,7 +137,7 @@ class Partition:
                     break
         return found
 
-    def compact(self, world: World):
+    def compact(self, world):
         """Remove some of the records that a later committed one of the same key replaces, and
         tombstones that replace nothing any more."""
         stable = self.stable
@@ -166,7 +165,7 @@ class Topic:
     """True while an ACL is missing."""
 
     @property
-    def append_time(self) -> bool:
+    def append_time(self):
         return self.settings["message.timestamp.type"] == "LogAppendTime"
 
 
@@ -188,12 +187,12 @@ class Transaction:
 class SimCluster:
     """One cluster, with three brokers."""
 
-    def __init__(self, world: World, name: str, marker_seconds: float = 0.01):
+    def __init__(self, world, name, marker_seconds=0.01):
         self.world = world
         self.name = name
         self.id = f"cluster-{name}"
-        self.topics: dict[str, Topic] = {}
-        self.transactions: dict[str, Transaction] = {}
+        self.topics = {}
+        self.transactions = {}
         self.marker_seconds = marker_seconds
         self.down_until = 0.0
         """Nobody gets an answer before."""
@@ -201,12 +200,12 @@ class SimCluster:
         """Share of the batches after which a topic is compacted at once."""
         self.quota = 0.0
         """Bytes per second that all producers may write; 0: no limit."""
-        self._quota_used: deque[tuple[float, int]] = deque()
+        self._quota_used = deque()
         self._producers = 0
 
     # Topics.
 
-    def create(self, name: str, partitions: int = 1, settings: dict[str, str] | None = None):
+    def create(self, name, partitions=1, settings=None):
         if name in self.topics:
             raise failed("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
         topic_id = base64.urlsafe_b64encode(self.world.random.randbytes(16)).decode().rstrip("=")
@@ -215,15 +214,15 @@ class SimCluster:
         )
         self.world.tell(f"{self.name}: topic {name} is created, {partitions} partitions")
 
-    def delete(self, name: str):
+    def delete(self, name):
         self.world.tell(f"{self.name}: topic {name} is deleted")
         del self.topics[name]
 
-    def grow(self, name: str):
+    def grow(self, name):
         self.world.tell(f"{self.name}: topic {name} gets a partition")
         self.topics[name].partitions.append(Partition())
 
-    def known(self, name: str) -> Topic:
+    def known(self, name):
         """Return a topic. Raises KafkaException if it is not there, or an ACL is missing."""
         found = self.topics.get(name)
         if found is None:
@@ -232,7 +231,7 @@ class SimCluster:
             raise failed("TOPIC_AUTHORIZATION_FAILED", "Broker: Topic authorization failed")
         return found
 
-    def partition(self, topic: str, number: int) -> Partition:
+    def partition(self, topic, number):
         """Return a partition. Raises KafkaException if it is not there or has no leader."""
         known = self.known(topic)
         if number >= len(known.partitions):
@@ -244,7 +243,7 @@ class SimCluster:
 
     # Writing.
 
-    def write(self, batch: Batch) -> int:
+    def write(self, batch):
         """Append a batch; return its first offset. Raises KafkaException."""
         where = self.partition(batch.topic, batch.partition)
         topic = self.topics[batch.topic]
@@ -263,7 +262,7 @@ class SimCluster:
             where.compact(self.world)
         return first
 
-    def throttle(self, size: int) -> float:
+    def throttle(self, size):
         """Return the seconds for which a response to ``size`` bytes throttles, as
         ClientQuotaManager computes them: over ten seconds."""
         if not self.quota:
@@ -286,12 +285,12 @@ class SimCluster:
 
     # The coordinator.
 
-    def new_producer(self) -> int:
+    def new_producer(self):
         """Return the number of a producer that no other one has."""
         self._producers += 1
         return self._producers
 
-    def initialise(self, transactional_id: str, timeout: float) -> tuple[int, int]:
+    def initialise(self, transactional_id, timeout):
         """InitProducerId: fence, end what is open, and return producer and epoch."""
         one = self.transactions.get(transactional_id)
         if one is None:
@@ -306,9 +305,7 @@ class SimCluster:
         self.world.tell(f"{self.name}: {transactional_id} has epoch {one.epoch}")
         return one.producer, one.epoch
 
-    def add(
-        self, transactional_id: str, producer: int, epoch: int, parts: Iterable[tuple[str, int]]
-    ):
+    def add(self, transactional_id, producer, epoch, parts):
         """AddPartitionsToTxn. Raises KafkaException."""
         one = self._of(transactional_id, producer, epoch)
         if one.state.startswith("Prepare"):
@@ -321,7 +318,7 @@ class SimCluster:
             self._time_out_later(one, transactional_id)
         one.partitions.update(parts)
 
-    def end(self, transactional_id: str, producer: int, epoch: int, *, commit: bool):
+    def end(self, transactional_id, producer, epoch, *, commit):
         """EndTxn. A copy that comes late ends whatever transaction of its epoch is open then."""
         one = self._of(transactional_id, producer, epoch)
         if one.state == "Ongoing":
@@ -363,13 +360,13 @@ class SimCluster:
 
     # Faults.
 
-    def depose(self, topic: str, number: int, seconds: float):
+    def depose(self, topic, number, seconds):
         """Replace a partition's leader; for so long the old one answers some of those who read."""
         found = self.topics[topic].partitions[number]
         self.world.tell(f"{self.name}: {topic}-{number} has another leader")
         found.stale = (self.world.seconds + seconds, found.end, found.stable)
 
-    def lose_leader(self, topic: str, number: int, seconds: float):
+    def lose_leader(self, topic, number, seconds):
         """Leave a partition without a leader for so long."""
         found = self.topics[topic].partitions[number]
         found.has_leader = False
@@ -380,7 +377,7 @@ class SimCluster:
 
         self.world.at(seconds, elect)
 
-    def remake(self, name: str, seconds: float):
+    def remake(self, name, seconds):
         """Delete a topic, and create it again after so long, if nobody else did."""
         before = self.topics[name]
         self.delete(name)
@@ -391,7 +388,7 @@ class SimCluster:
 
         self.world.at(seconds, create)
 
-    def deny(self, name: str, seconds: float):
+    def deny(self, name, seconds):
         """Take the ACL of a topic away for so long."""
         found = self.topics[name]
         found.forbidden = True
@@ -404,7 +401,7 @@ class SimCluster:
 
     # For oracles.
 
-    def values(self, topic: str) -> list[bytes]:
+    def values(self, topic):
         """Return the committed values of a topic, as an independent consumer reads them."""
         known = self.topics.get(topic)
         return [

@@ -8,18 +8,16 @@ connects anew, says so in its log, and sends the request again.
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException
 
 from tests.sim.broker import Batch, Record, SimCluster, failed
 from tests.sim.primitives import Event, Future
 from tests.sim.world import World
 
 #: Bootstrap address → cluster of the world that runs.
-CLUSTERS: dict[str, SimCluster] = {}
+CLUSTERS = {}
 _RETRY_SECONDS = 0.1
 
 
@@ -45,7 +43,7 @@ class Network:
     under_way = 0
     """Number of requests that may still arrive late."""
 
-    def ask(self, call: Callable[[], Any], what: str = "") -> Any:
+    def ask(self, call, what=""):
         """Send a request, and return the answer. Raises KafkaException as the broker answers, and
         Lost. ``what``: the request, if it changes something; it is then under way also when the
         client's process is killed."""
@@ -110,7 +108,7 @@ class Network:
 
 
 class _Client(Network):
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
+    def __init__(self, settings, logger=None):
         self.settings = settings
         self.cluster = CLUSTERS[settings["bootstrap.servers"]]
         self._logger = logger
@@ -119,10 +117,10 @@ class _Client(Network):
         if self._logger is not None:
             self._logger.log(20, "%s %s %s", facility, "client", "disconnected")
 
-    def poll(self, timeout: float = 0) -> Any:
+    def poll(self, timeout=0):
         return 0
 
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
+    def list_topics(self, topic=None, timeout=-1):
         """Return metadata. Raises KafkaException(_TRANSPORT) when the time is over."""
         until = World.current.seconds + (timeout if timeout >= 0 else 60)
         while True:
@@ -158,47 +156,47 @@ class _Client(Network):
 
 
 class Message:
-    def __init__(self, topic: str, partition: int, record: Record, error: Any = None):
+    def __init__(self, topic, partition, record, error=None):
         self._topic, self._partition, self._record, self._error = topic, partition, record, error
 
-    def topic(self) -> str:
+    def topic(self):
         return self._topic
 
-    def partition(self) -> int:
+    def partition(self):
         return self._partition
 
-    def offset(self) -> int:
+    def offset(self):
         return self._record.offset
 
-    def timestamp(self) -> tuple[int, int]:
+    def timestamp(self):
         return 1, self._record.timestamp_ms
 
-    def key(self) -> bytes | None:
+    def key(self):
         return self._record.key
 
-    def value(self) -> bytes | None:
+    def value(self):
         return self._record.value
 
-    def headers(self) -> Any:
+    def headers(self):
         return self._record.headers
 
-    def error(self) -> Any:
+    def error(self):
         return self._error
 
 
 class Consumer(_Client):
     """A reader of one partition, as read_committed."""
 
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
+    def __init__(self, settings, logger=None):
         super().__init__(settings, logger)
-        self._where: TopicPartition | None = None
+        self._where = None
         self._position = 0
         self._high = -1
         self._told_end = -1
-        self._fetched: deque[Message] = deque()
+        self._fetched = deque()
         self._asks_old_leader = World.current.chance(0.5)
 
-    def assign(self, partitions: list[TopicPartition]):
+    def assign(self, partitions):
         [self._where] = partitions
         self._position, self._high, self._told_end = self._where.offset, -1, -1
         self._fetched.clear()
@@ -210,7 +208,7 @@ class Consumer(_Client):
     def close(self):
         self._where = None
 
-    def poll(self, timeout: float = 0) -> Message | None:
+    def poll(self, timeout=0):
         here = World.current
         until = here.seconds + timeout
         while self._where is not None and not self._fetched:
@@ -220,7 +218,7 @@ class Consumer(_Client):
             here.sleep(min(0.05, max(0.001, until - here.seconds)))
         return self._fetched.popleft() if self._fetched else None
 
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+    def consume(self, num_messages=1, timeout=-1):
         found = []
         while self._fetched and len(found) < num_messages:
             found.append(self._fetched.popleft())
@@ -260,9 +258,7 @@ class Consumer(_Client):
             raise failed("_AUTO_OFFSET_RESET", "Broker: Offset out of range")
         return part.committed(self._position, stable, 200), end, stable
 
-    def get_watermark_offsets(
-        self, where: TopicPartition, timeout: float = -1, cached: bool = False
-    ) -> tuple[int, int]:
+    def get_watermark_offsets(self, where, timeout=-1, cached=False):
         """Return what the last fetch said of the partition, and ask nobody."""
         assert cached
         return 0, self._high
@@ -303,13 +299,7 @@ class AdminClient(_Client):
         World.current.spawn(ask, "admin")
         return futures
 
-    def describe_topics(
-        self,
-        topics: Any,
-        *,
-        request_timeout: float = 15,
-        include_authorized_operations: bool = False,
-    ) -> dict[str, Future]:
+    def describe_topics(self, topics, *, request_timeout=15, include_authorized_operations=False):
         def described(name):
             known = self.cluster.known(name)
             partitions = [
@@ -322,16 +312,14 @@ class AdminClient(_Client):
 
         return self._futures(topics.topic_names, described, request_timeout)
 
-    def describe_configs(self, resources: Any, *, request_timeout: float = 15) -> dict[Any, Future]:
+    def describe_configs(self, resources, *, request_timeout=15):
         def described(one):
             settings = self.cluster.known(one.name).settings
             return {key: SimpleNamespace(value=value) for key, value in settings.items()}
 
         return self._futures(resources, described, request_timeout)
 
-    def create_topics(
-        self, new: Any, *, request_timeout: float = 15, validate_only: bool = False
-    ) -> dict[str, Future]:
+    def create_topics(self, new, *, request_timeout=15, validate_only=False):
         asked = {one.topic: one for one in new}
 
         def create(name):
@@ -342,9 +330,9 @@ class AdminClient(_Client):
         return self._futures(asked, create, request_timeout)
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any = None,
-        request_timeout: float = 15,
-    ) -> dict[TopicPartition, Future]:  # fmt: skip
+        self, wanted, *, isolation_level = None,
+        request_timeout = 15,
+    ):  # fmt: skip
         def offset(where):
             spec = wanted[where]
             part = self.cluster.partition(where.topic, where.partition)
@@ -357,26 +345,26 @@ class AdminClient(_Client):
 class Producer(_Client):
     """An idempotent, perhaps transactional producer."""
 
-    def __init__(self, settings: Mapping[str, Any], logger: Any = None):
+    def __init__(self, settings, logger=None):
         super().__init__(settings, logger)
-        self._id: str | None = settings.get("transactional.id")
+        self._id = settings.get("transactional.id")
         self._timeout = settings.get("transaction.timeout.ms", 60_000) / 1000
         self._patience = settings.get("message.timeout.ms", 300_000) / 1000
         self._report = settings.get("on_delivery")
         self._only_errors = settings.get("delivery.report.only.error", False)
-        self._producer: int | None = None
+        self._producer = None
         self._sender = 0 if self._id else self.cluster.new_producer()
         self._epoch = -1
         self._number = 0
         self._state = "new"
-        self._fatal: KafkaError | None = None
-        self._abortable: KafkaError | None = None
-        self._added: set[tuple[str, int]] = set()
-        self._queue: dict[tuple[str, int], list[Any]] = {}
+        self._fatal = None
+        self._abortable = None
+        self._added = set()
+        self._queue = {}
         self._in_flight = 0
-        self._reports: deque[Callable[[], None]] = deque()
+        self._reports = deque()
         self._changed = Event()
-        self._ending: tuple[bool, Future] | None = None
+        self._ending = None
         self._sent = 0
         self._muted_until = 0.0
 
@@ -384,13 +372,13 @@ class Producer(_Client):
 
     def produce(
         self,
-        topic: str,
-        value: bytes | None = None,
-        key: bytes | None = None,
-        partition: int = -1,
-        on_delivery: Any = None,
-        headers: Any = None,
-        timestamp: int | None = None,
+        topic,
+        value=None,
+        key=None,
+        partition=-1,
+        on_delivery=None,
+        headers=None,
+        timestamp=None,
     ):
         self._raise_if_broken()
         if self._id is not None and self._state != "open":
@@ -503,7 +491,7 @@ class Producer(_Client):
         elif self._id is not None and self._abortable is None:
             self._abortable = error
 
-    def poll(self, timeout: float = 0) -> int:
+    def poll(self, timeout=0):
         if timeout > 0 and not self._reports:
             self._changed.clear()
             self._changed.wait(timeout)
@@ -515,7 +503,7 @@ class Producer(_Client):
             self._reports.popleft()()
         return count
 
-    def flush(self, timeout: float = -1) -> int:
+    def flush(self, timeout=-1):
         until = World.current.seconds + (timeout if timeout >= 0 else 1e9)
         self._send_all()
         while self._in_flight and World.current.seconds < until:
@@ -525,13 +513,13 @@ class Producer(_Client):
         self._serve()
         return len(self)
 
-    def purge(self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True):
+    def purge(self, in_queue=True, in_flight=True, blocking=True):
         self._queue.clear()
         self._report = None
 
     # Transactions.
 
-    def init_transactions(self, timeout: float):
+    def init_transactions(self, timeout):
         until = World.current.seconds + timeout
         while True:
             try:
@@ -556,10 +544,10 @@ class Producer(_Client):
             raise failed("_STATE", f"the producer is {self._state}")
         self._state, self._added, self._abortable = "open", set(), None
 
-    def commit_transaction(self, timeout: float = -1):
+    def commit_transaction(self, timeout=-1):
         self._end(timeout, commit=True)
 
-    def abort_transaction(self, timeout: float = -1):
+    def abort_transaction(self, timeout=-1):
         self._end(timeout, commit=False)
 
     def _end(self, timeout, *, commit):
@@ -619,16 +607,16 @@ class Producer(_Client):
                 return
 
 
-def hash_of(key: bytes) -> int:
+def hash_of(key):
     return int.from_bytes(key[-4:], "big")
 
 
-def statistics(producer: Producer) -> str:
+def statistics(producer):
     """Return librdkafka's statistics, as far as :mod:`shipper.kafka.producer` reads them."""
     return json.dumps({"topics": {}, "tx_bytes": producer._sent})
 
 
-def places() -> Iterable[tuple[Any, str, Any]]:
+def places():
     """Yield where the product's modules hold these classes."""
     from shipper.kafka import admin, client, producer, topics
     from shipper.verify import readback

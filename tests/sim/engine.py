@@ -1,39 +1,29 @@
 """The engine behind :class:`shipper.driver.engine.Engine` that reads a simulated source, without
 Spark and without a JVM. Each task attempt runs in a simulated process of its own."""
 
-from __future__ import annotations
-
 import functools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import xxhash
 
 from shipper import runtime
-from shipper.config.cluster import Cluster
-from shipper.config.pipeline import Pipeline
-from shipper.driver.engine import Listed, Scan, SourceJudged, ToSum
+from shipper.driver.engine import Listed, SourceJudged
 from shipper.driver.files import ListedFile
 from shipper.driver.pieces import PieceReport, file_pieces
 from shipper.errors import SourceUnreachable
-from shipper.finding import Finding, fail
+from shipper.finding import fail
 from shipper.ledger.sums import ByteSum
-from shipper.report.phases import Phases
-from shipper.report.plan_result import Beginning, PlannedFile, PlanResult
+from shipper.report.plan_result import Beginning
 from shipper.report.results import CheckResult
 from shipper.types import FileId
-from shipper.windows.window import Window, to_ms
+from shipper.windows.window import to_ms
 from shipper.worker import task as sink_task
-from shipper.worker.chunk import Chunk
-from shipper.worker.order import LaneOptions, ShipOrder
 from shipper.worker.pool import LanePool
 from shipper.worker.receipt import Receipt
 from tests.sim.primitives import Future
-from tests.sim.source import HEAD_LINES, LINE_BYTES, SimSource, SourceFile, topic_of
+from tests.sim.source import HEAD_LINES, LINE_BYTES, topic_of
 from tests.sim.world import Process, World
 
 _SLICE = 5
@@ -49,18 +39,15 @@ _NAMES = ["split", "value", "checksum", "topic"]
 #: No fault of a world causes these.
 _BUGS = (LookupError, AttributeError, AssertionError, TypeError, ValueError)
 
-#: Called with each process of a task, so that somebody may hurt it.
-Hurt = Callable[[Process], None]
-
 
 class FilesEngine:
     """Reads the simulated source."""
 
     version = "4.2"
 
-    def __init__(self, pipeline: Pipeline, source: SimSource, name: str, hurt: Hurt):
+    def __init__(self, pipeline, source, name, hurt):
         self.pipeline, self.source, self.name, self.hurt = pipeline, source, name, hurt
-        self.between_pages: Callable[[], object] = lambda: None
+        self.between_pages = lambda: None
         """Called between two pages of a listing."""
 
     def start(self):
@@ -68,29 +55,27 @@ class FilesEngine:
 
     start_java = begin = begin_to_stop = stop = abandon = start
 
-    def refuse_unsafe_sql(self, config_dir: Path):
+    def refuse_unsafe_sql(self, config_dir):
         pass
 
-    def source_requests(self) -> dict[str, int]:
+    def source_requests(self):
         return {}
 
-    def cause(self, error: Exception) -> Finding:
+    def cause(self, error):
         return fail(self.reason(error))
 
-    def reason(self, error: Exception) -> str:
+    def reason(self, error):
         if isinstance(error, _BUGS) and not World.current.over:
             World.current.failures.append((self.name, error))
         return f"{type(error).__name__}: {error}"
 
-    def qualified_folder(self, folder: str) -> str:
+    def qualified_folder(self, folder):
         return self.source.root
 
-    def missing(self, paths: Sequence[str]) -> list[str]:
+    def missing(self, paths):
         return []
 
-    def list_files(
-        self, paths: Sequence[str], *, most: int, modified: Window | None = None
-    ) -> Listed:
+    def list_files(self, paths, *, most, modified=None):
         """List the folder page by page, as a file system does: what changes between two pages is
         seen in one of them, in both, or in none. Files that are asked for by name are looked at."""
         if paths[0] != self.source.root:
@@ -114,7 +99,7 @@ class FilesEngine:
         self.source.listed_by.remove(process)
         return Listed(list(found.values()))
 
-    def look_at(self, files: Sequence[PlannedFile]):
+    def look_at(self, files):
         for planned in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
@@ -124,7 +109,7 @@ class FilesEngine:
                 planned.format = "gzip" if file.packed else "plain"
                 planned.head = _head_of(file)
 
-    def look_for(self, paths: Sequence[str]) -> dict[str, ListedFile | None]:
+    def look_for(self, paths):
         runtime.sleep(0.001)
         there = {path: self.source.files.get(path) for path in paths}
         return {
@@ -133,20 +118,20 @@ class FilesEngine:
             for path, file in there.items()
         }
 
-    def take_sample(self, plan: PlanResult) -> str:
+    def take_sample(self, plan):
         return ""
 
     def judge_source(
-        self, checks: Sequence[Any], plan: PlanResult, left: Sequence[PlannedFile], runs_uri: str,
-        config_dir: Path, phases: Phases,
-    ) -> SourceJudged:  # fmt: skip
+        self, checks, plan, left, runs_uri,
+        config_dir, phases,
+    ):  # fmt: skip
         passed = CheckResult(check="files", severity="block", passed=True, expected="", observed="")
         return SourceJudged([passed])
 
-    def read_through(self, files: Sequence[PlannedFile]):
+    def read_through(self, files):
         pass
 
-    def sum_up(self, files: Sequence[ToSum]):
+    def sum_up(self, files):
         for planned, lengths in files:
             runtime.sleep(0.001)
             file = self.source.files.get(planned.path)
@@ -166,14 +151,10 @@ class FilesEngine:
                 for n in lengths
             ]
 
-    def job(
-        self, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile], *, long_lines: bool
-    ) -> SimJob:
+    def job(self, order, cluster, files, *, long_lines):
         return SimJob(self, order, cluster, files)
 
-    def batches(
-        self, piece: Any, number: int, reports: list[PieceReport], topics: int
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, piece, number, reports, topics):
         """Read one piece, as long as its file is the one that was planned. Lines are routed to the
         ``topics`` of the order by their last digit."""
         planned, lines_read = piece.file, 0
@@ -214,12 +195,12 @@ class BoundedPool(LanePool):
 
     _largest = 0
 
-    def __init__(self, options: LaneOptions, *arguments: Any, **named: Any):
+    def __init__(self, options, *arguments, **named):
         if World.current.seed % 2:
             options = replace(options, parking_bytes=_PARKED_BYTES)
         super().__init__(options, *arguments, **named)
 
-    def submit(self, chunks: list[Chunk]):
+    def submit(self, chunks):
         self._largest = max(self._largest, sum(chunk.size_bytes for chunk in chunks))
         super().submit(chunks)
         under_way = [*(lane.current for lane in self._lanes), *self._ready]
@@ -234,16 +215,14 @@ class BoundedPool(LanePool):
 class SimJob:
     """Runs the tasks of one ship, and tries each again, as Spark does."""
 
-    def __init__(
-        self, engine: FilesEngine, order: ShipOrder, cluster: Cluster, files: Sequence[PlannedFile]
-    ):
+    def __init__(self, engine, order, cluster, files):
         self._engine, self._order, self._cluster = engine, order, cluster
         self._tasks = order.tasks
         self._pieces = list(file_pieces(files, engine.pipeline.split_size_bytes))
-        self._reports: dict[int, list[PieceReport]] = {}
+        self._reports = {}
         self._stopped = False
 
-    def run(self, scan: Scan):
+    def run(self, scan):
         with runtime.ThreadPoolExecutor(self._tasks, thread_name_prefix="spark") as pool:
             done = list(pool.map(self._task, range(self._tasks)))
         scan.receipts = [receipt for receipt in done if isinstance(receipt, Receipt)]
@@ -308,7 +287,7 @@ class SimJob:
     def stop(self):
         self._stopped = True
 
-    def read_so_far(self) -> object:
+    def read_so_far(self):
         return None
 
 
@@ -323,7 +302,7 @@ def _head_of(file):
     return f"{len(beginning)}:{xxhash.xxh64_hexdigest(beginning)}"
 
 
-def content_of(file: SourceFile, first: int, end: int) -> ByteSum:
+def content_of(file, first, end):
     """The sum of lines [first, end). CRC-32 is enough here: of nothing but zeros, the other sum
     adds up as well."""
     crc = 0

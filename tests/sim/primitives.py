@@ -1,19 +1,15 @@
 """Stand-ins for all of :mod:`shipper.runtime`, by virtual time and the seeded scheduler."""
 
-from __future__ import annotations
-
 import datetime as dt
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from queue import Empty, Full
-from typing import Any
 
 from greenlet import GreenletExit
 
 from shipper import runtime
-from tests.sim.world import EPOCH, LOOK_SECONDS, Fiber, Stuck, World
+from tests.sim.world import EPOCH, LOOK_SECONDS, Stuck, World
 
 
 def _deadline(timeout):
@@ -26,9 +22,9 @@ class Waiters:
     __slots__ = ("_fibers",)
 
     def __init__(self):
-        self._fibers: list[Fiber] = []
+        self._fibers = []
 
-    def wait(self, until: float | None) -> bool:
+    def wait(self, until):
         here = World.current
         fiber = here.fiber
         self._fibers.append(fiber)
@@ -38,7 +34,7 @@ class Waiters:
             self._fibers.remove(fiber)
         return False
 
-    def wake(self, count: int | None = None):
+    def wake(self, count=None):
         here = World.current
         while self._fibers and count != 0 and not here.over:
             fiber = self._fibers.pop(0)
@@ -52,10 +48,10 @@ class Lock:
     _depth = 1
 
     def __init__(self):
-        self._owner: Fiber | None = None
+        self._owner = None
         self._waiters = Waiters()
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking=True, timeout=-1):
         here = World.current
         if here.gives_way:
             here.give_way()
@@ -75,7 +71,7 @@ class Lock:
         if self._waiters._fibers:
             self._waiters.wake(1)
 
-    def locked(self) -> bool:
+    def locked(self):
         return self._owner is not None
 
     def __enter__(self):
@@ -90,7 +86,7 @@ class RLock(Lock):
         super().__init__()
         self._depth = 0
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking=True, timeout=-1):
         if self._owner is not World.current.fiber and not super().acquire(blocking, timeout):
             return False
         self._depth += 1
@@ -103,7 +99,7 @@ class RLock(Lock):
 
 
 class Condition:
-    def __init__(self, lock: Any = None):
+    def __init__(self, lock=None):
         self._lock = lock or RLock()
         self._waiters = Waiters()
         self.acquire, self.release = self._lock.acquire, self._lock.release
@@ -114,7 +110,7 @@ class Condition:
     def __exit__(self, *_):
         self._lock.release()
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout=None):
         depth, self._lock._depth = self._lock._depth, 1
         self._lock.release()
         try:
@@ -123,7 +119,7 @@ class Condition:
             self._lock.acquire()
             self._lock._depth = depth
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+    def wait_for(self, predicate, timeout=None):
         until = _deadline(timeout)
         while not (found := predicate()):
             left = None if until is None else until - World.current.seconds
@@ -132,7 +128,7 @@ class Condition:
             self.wait(left)
         return found
 
-    def notify(self, n: int = 1):
+    def notify(self, n=1):
         self._waiters.wake(n)
 
     def notify_all(self):
@@ -145,7 +141,7 @@ class Event:
         self._set = False
         self._waiters = Waiters()
 
-    def is_set(self) -> bool:
+    def is_set(self):
         return self._set
 
     def set(self):
@@ -156,7 +152,7 @@ class Event:
     def clear(self):
         self._set = False
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout=None):
         until = _deadline(timeout)
         while not self._set:
             if until is not None and World.current.seconds >= until:
@@ -168,19 +164,19 @@ class Event:
 class Queue:
     """As no call gives way while it has changed something, there is no lock."""
 
-    def __init__(self, maxsize: int = 0):
+    def __init__(self, maxsize=0):
         self.maxsize = maxsize
-        self._items: deque[Any] = deque()
+        self._items = deque()
         self._waiters = Waiters()
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None):
+    def put(self, item, block=True, timeout=None):
         most = self.maxsize
         if not self._wait_for(lambda: not most or len(self._items) < most, block, timeout):
             raise Full
         self._items.append(item)
         self._waiters.wake()
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block=True, timeout=None):
         if not self._wait_for(lambda: self._items, block, timeout):
             raise Empty
         item = self._items.popleft()
@@ -198,33 +194,24 @@ class Queue:
             here.give_way()
         return True
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self):
         return self.get(block=False)
 
-    def put_nowait(self, item: Any):
+    def put_nowait(self, item):
         self.put(item, block=False)
 
-    def empty(self) -> bool:
+    def empty(self):
         return not self._items
 
-    def qsize(self) -> int:
+    def qsize(self):
         return len(self._items)
 
 
 class Thread:
-    def __init__(
-        self,
-        group: None = None,
-        target: Callable[..., object] | None = None,
-        name: str | None = None,
-        args: Iterable[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        *,
-        daemon: bool | None = None,
-    ):
+    def __init__(self, group=None, target=None, name=None, args=(), kwargs=None, *, daemon=None):
         self.name, self.daemon = name or "thread", daemon
         self._target, self._args, self._kwargs = target, tuple(args), kwargs or {}
-        self._fiber: Fiber | None = None
+        self._fiber = None
         self._ended = Event()
 
     def start(self):
@@ -246,19 +233,19 @@ class Thread:
         if self._target:
             self._target(*self._args, **self._kwargs)
 
-    def join(self, timeout: float | None = None):
+    def join(self, timeout=None):
         self._ended.wait(timeout)
 
-    def is_alive(self) -> bool:
+    def is_alive(self):
         return self._fiber is not None and not self._ended.is_set()
 
     @property
-    def ident(self) -> int | None:
+    def ident(self):
         return None if self._fiber is None else id(self._fiber)
 
 
 class Timer(Thread):
-    def __init__(self, interval: float, function: Callable[..., object]):
+    def __init__(self, interval, function):
         super().__init__(target=function)
         self._interval, self._cancelled = interval, Event()
 
@@ -273,20 +260,20 @@ class Timer(Thread):
 class Future:
     def __init__(self):
         self._done = Event()
-        self._result: Any = None
-        self._error: BaseException | None = None
+        self._result = None
+        self._error = None
         self._cancelled = self._running = False
-        self._callbacks: list[Callable[[Any], object]] = []
+        self._callbacks = []
 
     @classmethod
     def __class_getitem__(cls, _):
         return cls
 
-    def set_result(self, result: Any):
+    def set_result(self, result):
         self._result = result
         self._end()
 
-    def set_exception(self, error: BaseException | None):
+    def set_exception(self, error):
         self._error = error
         self._end()
 
@@ -295,40 +282,40 @@ class Future:
         for callback in self._callbacks:
             callback(self)
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout=None):
         error = self.exception(timeout)
         if error is not None:
             raise error
         return self._result
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
+    def exception(self, timeout=None):
         if not self._done.wait(timeout):
             raise TimeoutError
         if self._cancelled:
             raise CancelledError
         return self._error
 
-    def wait(self, timeout: float) -> bool:
+    def wait(self, timeout):
         """Wait until it is done, or for so long."""
         return self._done.wait(timeout)
 
-    def cancel(self) -> bool:
+    def cancel(self):
         if self._running or self._done.is_set():
             return False
         self._cancelled = True
         self._end()
         return True
 
-    def cancelled(self) -> bool:
+    def cancelled(self):
         return self._cancelled
 
-    def running(self) -> bool:
+    def running(self):
         return self._running and not self._done.is_set()
 
-    def done(self) -> bool:
+    def done(self):
         return self._done.is_set()
 
-    def add_done_callback(self, callback: Callable[[Any], object]):
+    def add_done_callback(self, callback):
         if self.done():
             callback(self)
         else:
@@ -336,14 +323,14 @@ class Future:
 
 
 class ThreadPoolExecutor:
-    def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "pool"):
+    def __init__(self, max_workers=None, thread_name_prefix="pool"):
         self._most = max_workers or 8
         self._name = thread_name_prefix
-        self._waiting: deque[tuple[Future, Callable[..., Any], Any, Any]] = deque()
-        self._workers: list[Thread] = []
+        self._waiting = deque()
+        self._workers = []
         self._busy = 0
 
-    def submit(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+    def submit(self, call, *args, **kwargs):
         future = Future()
         self._waiting.append((future, call, args, kwargs))
         if self._busy < self._most:
@@ -369,11 +356,11 @@ class ThreadPoolExecutor:
                 future.set_result(result)
         self._busy -= 1
 
-    def map(self, call: Callable[..., Any], *iterables: Iterable[Any]) -> Iterator[Any]:
+    def map(self, call, *iterables):
         futures = [self.submit(call, *args) for args in zip(*iterables, strict=False)]
         return (future.result() for future in futures)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False):
+    def shutdown(self, wait=True, *, cancel_futures=False):
         if cancel_futures:
             for future, *_ in self._waiting:
                 future.cancel()
@@ -387,7 +374,7 @@ class ThreadPoolExecutor:
         self.shutdown()
 
 
-def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Iterator[Future]:
+def as_completed(futures, timeout=None):
     left = list(futures)
     changed = Event()
     for future in left:
@@ -422,16 +409,16 @@ class _Current:
     """The present thread, as far as the product asks for it."""
 
     @property
-    def ident(self) -> int:
+    def ident(self):
         return id(World.current.fiber)
 
     @property
-    def name(self) -> str:
+    def name(self):
         return World.current.fiber.name
 
 
 #: Name in shipper.runtime → what stands in for it.
-STAND_INS: dict[str, Any] = {
+STAND_INS = {
     "Condition": Condition,
     "Event": Event,
     "Full": Full,
@@ -458,7 +445,7 @@ STAND_INS: dict[str, Any] = {
 
 
 @contextmanager
-def installed(*, more: Sequence[tuple[Any, str, Any]] = ()) -> Iterator[None]:
+def installed(*, more=()):
     """Put the stand-ins in the place of shipper.runtime, and ``more`` (owner, name, value), while
     the block runs."""
     places = [(runtime, name, value) for name, value in STAND_INS.items()] + list(more)

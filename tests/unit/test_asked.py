@@ -18,13 +18,13 @@ from shipper.errors import UsageError
 from shipper.gate_question import LEAVE, SHIP_ANYWAY, SKIP_FAILED, failed_checks, skips_for
 from shipper.report.page import render
 from shipper.report.plan_result import PlanResult
-from shipper.report.results import CheckResult, GateResult, RunReport
+from shipper.report.results import GateResult, RunReport
 from shipper.report.run_view import run_view
 from shipper.request import FORM, RunRequest, apply_request, contradiction, skippable
 from shipper.runner import PLAN, Job
 from shipper.windows.window import Window
 from tests.samples import reports as samples
-from tests.samples.results import NOON, common
+from tests.samples.results import NOON, checked, common
 
 
 def pipeline(**changes):
@@ -181,12 +181,12 @@ def test_the_answer_to_a_closed_gate_skips_what_it_says_and_never_a_quarantine()
     assert skips_for(SHIP_ANYWAY, failed, spec) == ("files", "rows", "not_null(value)")
     of_run = common() | {"status": "failed"}
     for name, may in (("rows", ["rows"]), ("gate", [])):
-        check = CheckResult(check=name, severity="block", passed=False, expected="5", observed="1")
+        check = checked(name, False, "5", "1")
         assert failed_checks(GateResult(step="gate_source", checks=[check], **of_run), spec) == may
 
 
 def test_the_terminal_asks_and_runs_again_with_the_answer(monkeypatch, tmp_path):
-    check = CheckResult(check="rows", severity="block", passed=False, expected="5", observed="1")
+    check = checked("rows", False, "5", "1")
     of_run = common() | {"status": "failed"}
     gate = GateResult(step="gate_source", checks=[check], **of_run)
     report = RunReport(plan=PlanResult(**of_run), gate_source=gate, **of_run)

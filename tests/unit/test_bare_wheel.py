@@ -30,9 +30,7 @@ visit(typer.main.get_command(app), [])
 
 
 def test_the_help_of_every_command_is_there():
-    done = subprocess.run(
-        [sys.executable, "-c", _HELP], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _HELP], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) > len(app.registered_commands) + 10

@@ -10,7 +10,7 @@ from shipper.ledger.codec import encode_chunk, encode_identity, encode_invalidat
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Identity, Invalidation
 from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
-from shipper.report.results import CheckResult, Coverage
+from shipper.report.results import Coverage
 from shipper.request import CLOSED_GATE, RunRequest
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
@@ -18,14 +18,12 @@ from tests.doubles.memory_log import MemoryLog
 from tests.samples import reports as samples
 from tests.samples.config import cluster_of, pipeline_of
 from tests.samples.ledger import chunk_value
+from tests.samples.results import checked
 
 HOUR = dt.timedelta(hours=1)
 START = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
 WINDOW, NEXT = Window(START, START + HOUR), Window(START + HOUR, START + 2 * HOUR)
-SUM, TOPIC = (
-    CheckResult(check=name, severity="block", passed=False, expected="1", observed="2")
-    for name in ("sum_closes(lines)", "read_back(logs)")
-)
+SUM, TOPIC = (checked(name, False, "1", "2") for name in ("sum_closes(lines)", "read_back(logs)"))
 
 
 def closed(generation, **fields):

@@ -167,7 +167,7 @@ def test_an_output_without_our_characters_gets_others(config, encoding, shipper)
 def test_a_full_output_device_is_said_in_a_line(config):
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "shipper", "validate", "--no-sql", "--config", str(config)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "standard output: No space left on device [SHIP-104]\n"
 
@@ -386,7 +386,7 @@ def test_a_reader_that_has_gone_is_no_failed_run(config):
     os.close(reader)
     command = [sys.executable, "-m", "shipper", "list", "--config", str(config)]
     with os.fdopen(writer) as gone:
-        assert subprocess.run(command, stdout=gone, check=False).returncode == 141
+        assert subprocess.run(command, stdout=gone).returncode == 141
 
 
 def test_a_level_of_the_log_that_is_none_is_refused(config, shipper):

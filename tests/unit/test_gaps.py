@@ -15,7 +15,6 @@ from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
 from shipper.report.results import (
-    CheckResult,
     Coverage,
     DeliveryGateResult,
     Gap,
@@ -31,7 +30,7 @@ from shipper.report.window_state import window_state
 from shipper.windows.window import Window
 from tests.samples.config import pipeline_of, write_config
 from tests.samples.reports import shipped
-from tests.samples.results import common
+from tests.samples.results import checked, common
 
 DAY = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 LONG = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
@@ -56,9 +55,7 @@ class Runs:
         self.count += 1
         folder = RunFolder(self.uri, "web", window, f"run-{self.count:03}")
         of_run = self.common(window) | {"asked": asked}
-        check = CheckResult(
-            check="files", severity="block", passed=not closed, expected=">= 1", observed="0"
-        )
+        check = checked("files", not closed, ">= 1", "0")
         folder.write(
             "gate_source",
             GateResult(

@@ -1,12 +1,10 @@
 from shipper.driver.gate import close_if_needed, closed_message
-from shipper.report.results import CheckResult, GateResult
-from tests.samples.results import common
+from shipper.report.results import GateResult
+from tests.samples.results import checked, common
 
 
 def result(check, passed=False, severity="block"):
-    return CheckResult(
-        check=check, severity=severity, passed=passed, expected="≥ 12 files", observed="11 files"
-    )
+    return checked(check, passed, "≥ 12 files", "11 files", severity)
 
 
 def test_only_a_failed_check_that_blocks_closes_the_gate():

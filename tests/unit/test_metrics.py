@@ -10,9 +10,9 @@ import pytest
 from shipper.errors import UsageError
 from shipper.report.metrics import Metric, MetricsFile, metrics_of, metrics_of_run
 from shipper.report.plan_result import ClusterPlan, PlanResult
-from shipper.report.results import CheckResult, Gap, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.results import Gap, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.windows.window import Window
-from tests.samples.results import common
+from tests.samples.results import checked, common
 
 ROOT = Path(__file__).parents[2]
 SIX = dt.datetime(2026, 11, 1, 6, tzinfo=dt.UTC)
@@ -103,9 +103,9 @@ def test_a_report_says_how_fresh_each_cluster_is_also_one_that_got_nothing():
 
 def test_a_gate_counts_its_checks_by_severity_and_whether_it_closed():
     checks = [
-        CheckResult(check="files", severity="block", passed=True, expected="1", observed="1"),
-        CheckResult(check="rows", severity="block", passed=False, expected="1", observed="0"),
-        CheckResult(check="size", severity="warn", passed=False, expected="1", observed="0"),
+        checked("files", True, "1", "1"),
+        checked("rows", False, "1", "0"),
+        checked("size", False, "1", "0", "warn"),
     ]
     assert metrics(
         GateResult(**COMMON, step="gate_source", status="failed", error="closed", checks=checks)

@@ -8,12 +8,12 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.report.past_runs import find_retry_exclusions, last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.results import GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
 from tests.samples.config import pipeline_of
-from tests.samples.results import common
+from tests.samples.results import checked, common
 
 START = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -152,9 +152,7 @@ def test_the_last_ship_that_took_long_enough_tells_what_another_one_costs(tmp_pa
 def test_a_closed_source_gate_holds_files_back_also_when_the_schedule_has_changed(tmp_path):
     def gate(first, last, status):
         window = Window(START + first * HOUR, START + last * HOUR)
-        check = CheckResult(
-            check="c", severity="block", passed=status != "failed", expected="", observed=""
-        )
+        check = checked("c", status != "failed", "", "")
         found = GateResult(
             step="gate_source", status=status, checks=[check], **common(window, f"run-{last}")
         )

@@ -42,7 +42,7 @@ def run(
     if _cold:
         command = [sys.executable, "-m", *arguments]
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            command, env=environment, capture_output=True, text=True, timeout=timeout
         )
     _shared = _shared or Warm()
     return _shared.run(arguments, environment, timeout)
@@ -106,7 +106,7 @@ class Warm:
         clean = False
         try:
             done = subprocess.run(
-                command, env=given, capture_output=True, text=True, timeout=timeout, check=False
+                command, env=given, capture_output=True, text=True, timeout=timeout
             )
             clean = java.is_clean()
         finally:
