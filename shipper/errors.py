@@ -136,6 +136,12 @@ class LedgerDamaged(ClusterError):
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
         return error
 
+    def in_ledger(self, cluster: str, topic: str) -> LedgerDamaged:
+        """Return the same error with the names of the cluster and of the ledger's topic."""
+        return LedgerDamaged.at(
+            self.pipeline, self.partition, self.offset, self.why, cluster=cluster, topic=topic
+        )
+
 
 class LedgerOutdated(ClusterError):
     code = "SHIP-502"

@@ -289,7 +289,9 @@ def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Fi
     damaged = damage(ledger.log)
     found = [
         fail(
-            f"{one.why}. While the record counts, nothing is shipped (`shipper ledger repair`)",
+            f"{one.why}. Each run that reads the record stops",
+            f"to repair it, run `shipper ledger repair {ledger.pipeline.name} "
+            f"--cluster {ledger.cluster.name} --record {one.place}`",
             code="damage",
             subject=f"partition:offset {one.place}",
         )

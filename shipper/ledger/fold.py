@@ -479,12 +479,14 @@ class LedgerRecords:
     roots: Roots = field(default_factory=Roots)
     names: Mapping[str, str] = field(default_factory=dict)
     """Path in a record → present path of the file; for other paths, ``roots`` decide."""
+    cluster: str = ""
+    topic: str = ""
 
     def by_path(self) -> Iterator[list[DecodedRecord]]:
         """Yield the records of each file that count, in the order of the log. A record may be both
         in the archive and in the topic, because it was re-shipped or because its tombstone is not
         written yet. Then the later one counts: a snapshot may still have the archived one under the
-        same key."""
+        same key. Raises LedgerDamaged."""
         archived: dict[str, list[LogRecord]] = {}
         for record in self.archived:
             about, wanted = peek_key(self.files.pipeline, record), self.files.paths
@@ -503,15 +505,19 @@ class LedgerRecords:
                     if record.value is not None
                     and (key not in latest or record.offset > latest[key].offset)
                 }
-                entries = (
-                    (record, decode(self.files.pipeline, record)) for record in latest.values()
-                )
+                entries = ((record, self._decode(record)) for record in latest.values())
                 found += [
                     (record, entry if path == now else moved(entry, now))
                     for record, entry in entries
                     if entry
                 ]
             yield sorted(found, key=lambda each: each[0].offset)
+
+    def _decode(self, record: LogRecord) -> Decoded | None:
+        try:
+            return decode(self.files.pipeline, record)
+        except LedgerDamaged as found:
+            raise found.in_ledger(self.cluster, self.topic) from found
 
 
 @dataclass(frozen=True)

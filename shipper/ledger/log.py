@@ -251,14 +251,7 @@ class LedgerLog:
         try:
             yield
         except LedgerDamaged as found:
-            raise LedgerDamaged.at(
-                self.pipeline,
-                found.partition,
-                found.offset,
-                found.why,
-                cluster=self.cluster.name,
-                topic=self.topic,
-            ) from found
+            raise found.in_ledger(self.cluster.name, self.topic) from found
         except LedgerOutdated as found:
             raise LedgerOutdated.of(
                 self.pipeline, cluster=self.cluster.name, topic=self.topic
@@ -538,7 +531,8 @@ class LedgerLog:
         self._refuse(files.damaged)
         self._seen = control_end + end
         archived = self._archived(files.archived(), wanted)
-        return LedgerRecords(files, archived, control, control_end, end, roots, names)
+        told = self.cluster.name, self.topic
+        return LedgerRecords(files, archived, control, control_end, end, roots, names, *told)
 
     def _heads(self, wanted: Collection[str], wait_seconds: float | None) -> Heads:
         """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and
