@@ -74,6 +74,11 @@ class Chunk:
         self.record_bytes = self.size_bytes / count + beside / max(1, len(some))
 
     @property
+    def held_bytes(self) -> int:
+        """Bytes of its values, keys and headers."""
+        return round(self.records * self.record_bytes)
+
+    @property
     def needs_partition(self) -> bool:
         return self.some_without_key and self.records > 0
 

@@ -43,6 +43,8 @@ class SplitSlice:
     rows: int = 0
     bytes: int = 0
     """Bytes of values."""
+    beside: int = 0
+    """Bytes of keys and headers."""
     marked: dict[int, list[int]] = field(default_factory=dict)
     """Mark (marks.py) → rows that have it."""
     ends_split: bool = False
@@ -61,6 +63,11 @@ class SplitSlice:
     @property
     def end(self) -> int:
         return self.first + self.rows
+
+    @property
+    def held(self) -> int:
+        """Bytes of its records, with all that goes to Kafka."""
+        return self.bytes + self.beside
 
     @cached_property
     def table(self) -> pa.Table:
@@ -84,9 +91,9 @@ def split_slices(
     size: Callable[[], int],
     splits: Container[int] = frozenset(),
 ) -> Iterator[SplitSlice]:
-    """Cut the stream. A slice has about ``size()`` bytes of values, and one row at least, unless it
-    is broken or all of an empty split. ``splits``: those that there are; without them no row is
-    marked, and nothing ends."""
+    """Cut the stream. A slice has about ``size()`` bytes of values, keys and headers, and one row
+    at least, unless it is broken or all of an empty split. ``splits``: those that there are;
+    without them no row is marked, and nothing ends."""
     part: SplitSlice | None = None
     for arrived in batches:
         for number, batch, start, end in _pieces(arrived):
@@ -111,16 +118,17 @@ def split_slices(
                 continue
             while start < end:
                 slice_bytes = size()
-                if part is not None and (part.bytes >= slice_bytes or part.rows >= _MOST_ROWS):
+                if part is not None and (part.held >= slice_bytes or part.rows >= _MOST_ROWS):
                     yield part
                     part = SplitSlice(split, part.end)
                 part = part or SplitSlice(split, 0)
-                count, taken = _fitting(batch.column("value"), start, end, slice_bytes - part.bytes)
+                count, taken, beside = _fitting(batch, start, end, slice_bytes - part.held)
                 part.batches.append(batch.slice(start, count))
                 if mark is not None:
                     part.marked.setdefault(mark, []).extend(range(part.rows, part.rows + count))
                 part.rows += count
                 part.bytes += taken
+                part.beside += beside
                 start += count
     if part is not None:
         yield part
@@ -184,13 +192,17 @@ def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def _fitting(values: pa.Array, start: int, end: int, room: int) -> tuple[int, int]:
-    """Return how many rows from ``start`` have ``room`` bytes, at least one, and their bytes."""
+def _fitting(batch: pa.RecordBatch, start: int, end: int, room: int) -> tuple[int, int, int]:
+    """Return how many rows from ``start`` have ``room`` bytes, at least one; the bytes of their
+    values; and those of keys and headers, by the average of the batch."""
+    values, names = batch.column("value"), {"key", "headers"}.intersection(batch.schema.names)
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[
         values.offset + start : values.offset + end + 1
     ]
-    count = max(1, int(np.searchsorted(offsets, int(offsets[0]) + room, side="right")) - 1)
-    return count, int(offsets[count] - offsets[0])
+    per_row = sum(batch.column(name).nbytes for name in names) / max(1, batch.num_rows)
+    sizes = offsets if not per_row else offsets + per_row * np.arange(offsets.size)
+    count = max(1, int(np.searchsorted(sizes, int(offsets[0]) + room, side="right")) - 1)
+    return count, int(offsets[count] - offsets[0]), int(count * per_row)
 
 
 class Prefetch(Generic[T]):

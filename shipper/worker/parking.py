@@ -92,7 +92,7 @@ class Parking:
         return self._fits(chunk) or self._stays_unsent(chunk, place)
 
     def _fits(self, chunk: Chunk) -> bool:
-        return self.bytes + chunk.size_bytes <= self._most_bytes or not self._waiting
+        return self.bytes + chunk.held_bytes <= self._most_bytes or not self._waiting
 
     def _stays_unsent(self, chunk: Chunk, place: ParkingKey) -> bool:
         return place in self.given_up or self._comes_behind_unsent(chunk)
@@ -106,7 +106,7 @@ class Parking:
             self._waiting.setdefault(place, []), chunk, key=lambda waiting: waiting.serial
         )
         self._since.setdefault(place, runtime.monotonic())
-        self.bytes += chunk.size_bytes
+        self.bytes += chunk.held_bytes
 
     def take(self, place: ParkingKey, count: int | None = None) -> list[Chunk]:
         """Take the first ``count`` chunks; all, if None."""
@@ -121,8 +121,8 @@ class Parking:
             self._leave_unsent(chunk)
 
     def _keep(self, place: ParkingKey, chunks: list[Chunk]) -> None:
-        self.bytes -= sum(chunk.size_bytes for chunk in self._waiting[place]) - sum(
-            chunk.size_bytes for chunk in chunks
+        self.bytes -= sum(chunk.held_bytes for chunk in self._waiting[place]) - sum(
+            chunk.held_bytes for chunk in chunks
         )
         if chunks:
             self._waiting[place] = chunks

@@ -99,7 +99,7 @@ class _Transaction:
 
     def add(self, chunk: Chunk) -> None:
         self.chunks.append(chunk)
-        self.bytes += chunk.size_bytes
+        self.bytes += chunk.held_bytes
 
 
 class TaskShipment:

@@ -301,7 +301,7 @@ class TaskLanes:
         as its memory holds."""
         if self._doubtful_bytes > 0:
             for chunk in chunks:
-                self._doubtful_bytes -= chunk.size_bytes
+                self._doubtful_bytes -= chunk.held_bytes
                 self._receipt.possible_duplicates += chunk.records
                 if chunk.records and len(self._receipt.doubtful) < MOST_NAMED:
                     self._receipt.doubtful.append(chunk.label)

@@ -201,10 +201,10 @@ class BoundedPool(LanePool):
         super().__init__(options, *arguments, **named)
 
     def submit(self, chunks):
-        self._largest = max(self._largest, sum(chunk.size_bytes for chunk in chunks))
+        self._largest = max(self._largest, sum(chunk.held_bytes for chunk in chunks))
         super().submit(chunks)
         under_way = [*(lane.current for lane in self._lanes), *self._ready]
-        held = sum(chunk.size_bytes for chunks in under_way for chunk in chunks)
+        held = sum(chunk.held_bytes for chunks in under_way for chunk in chunks)
         held += self._parking.bytes
         most = (self.lanes_count + 2) * self._largest + self.options.parking_bytes
         if held > most:

@@ -69,6 +69,14 @@ def test_a_line_that_is_too_long_is_one_of_its_split():
     ]
 
 
+def test_a_slice_has_as_many_rows_as_memory_holds_with_their_keys_and_headers():
+    rows = batch(*[(7, b"x" * 10)] * 9)
+    assert [part[2] for part in cut(rows, size=40)] == [4, 4, 1]
+    headers = pa.array([{"path": b"x" * 200}] * 9, pa.struct([("path", pa.binary())]))
+    rows = rows.append_column("key", pa.array([b"x" * 90] * 9)).append_column("headers", headers)
+    assert [part[2] for part in cut(rows, size=600)] == [2, 2, 2, 2, 1]
+
+
 def test_a_split_that_breaks_off_has_no_end_and_the_next_one_does():
     broken = marked(7, BROKEN)
     assert cut(batch((7, b"a"), (broken, None), (8, b"b"), (END_OF_8, None))) == [
