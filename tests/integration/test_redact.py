@@ -181,7 +181,7 @@ def by_spark(spark, rules, lines):
 )
 def test_the_jvm_finds_what_python_finds_and_leaves_every_other_byte(spark, written):
     rules = [Redaction.model_validate(rule) for rule in written]
-    lines = some_lines(seed=len(str(written)), count=1_000)
+    lines = some_lines(seed=len(str(written)), count=1_500)
     found = by_spark(spark, rules, lines)
     wrong = [
         (line, is_, should)
