@@ -215,7 +215,7 @@ class ClusterShip:
         self._stayed: runtime.Future[dict[str, str | None]] | None = None
         """The topics' ids after this ship; None: not asked yet."""
         self._earlier: dict[str, SentToTopic] = {}
-        """Return topic → what earlier attempts of this very run sent there."""
+        """Topic → what earlier attempts of this very run sent there."""
 
     def run(self) -> Takeover:
         context, pipeline, result = self._context, self._context.pipeline, self._result
