@@ -102,6 +102,11 @@ def _ledger(pipeline: str, cluster: str, topic: str) -> str:
     return f"{where}the ledger of {pipeline}{',' if cluster else ''}"
 
 
+def repair_command(pipeline: str, cluster: str, place: str) -> str:
+    """Return the command that repairs a record. ``place``: partition:offset."""
+    return f"`shipper ledger repair {pipeline} --cluster {cluster} --record {place}`"
+
+
 class LedgerDamaged(ClusterError):
     code = "SHIP-501"
     retriable = False
@@ -130,8 +135,7 @@ class LedgerDamaged(ClusterError):
             f"{_ledger(pipeline, cluster, topic)} has a record that shipper did not write, or that "
             f"cannot be right, at partition:offset {where}: {why}. Nothing was sent. Find out who "
             f"writes to the topic. `shipper ledger verify {pipeline}` lists all such records, and "
-            f"`shipper ledger repair {pipeline} --cluster {cluster or 'CLUSTER'} --record {where}` "
-            "repairs one."
+            f"{repair_command(pipeline, cluster or 'CLUSTER', where)} repairs one."
         )
         error.pipeline, error.partition, error.offset, error.why = pipeline, partition, offset, why
         return error

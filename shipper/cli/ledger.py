@@ -39,7 +39,7 @@ from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
 from shipper.config import load_pipeline, resolve_uri
 from shipper.config.units import format_bytes
-from shipper.errors import LedgerGone, UsageError, WindowError
+from shipper.errors import LedgerGone, UsageError, WindowError, repair_command
 from shipper.finding import Finding, fail
 from shipper.ledger.archive import archive as move_to_archive
 from shipper.ledger.fold import LedgerRecords
@@ -285,13 +285,12 @@ def verify(
 
 
 def _verified(ledger: OpenLedger, runs_uri: str) -> tuple[LedgerRecords, list[Finding]]:
-    topics = ledger.client.topics()
+    topics, named = ledger.client.topics(), (ledger.pipeline.name, ledger.cluster.name)
     damaged = damage(ledger.log)
     found = [
         fail(
             f"{one.why}. Each run that reads the record stops",
-            f"to repair it, run `shipper ledger repair {ledger.pipeline.name} "
-            f"--cluster {ledger.cluster.name} --record {one.place}`",
+            f"to repair it, run {repair_command(*named, str(one.place))}",
             code="damage",
             subject=f"partition:offset {one.place}",
         )

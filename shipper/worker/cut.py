@@ -116,19 +116,21 @@ def split_slices(
                 yield replace(part or SplitSlice(split, 0), broken=True)
                 part = None
                 continue
+            beside = _bytes_beside(batch)
             while start < end:
                 slice_bytes = size()
                 if part is not None and (part.held >= slice_bytes or part.rows >= _MOST_ROWS):
                     yield part
                     part = SplitSlice(split, part.end)
                 part = part or SplitSlice(split, 0)
-                count, taken, beside = _fitting(batch, start, end, slice_bytes - part.held)
+                values, room = batch.column("value"), slice_bytes - part.held
+                count, taken = _fitting(values, start, end, room, beside)
                 part.batches.append(batch.slice(start, count))
                 if mark is not None:
                     part.marked.setdefault(mark, []).extend(range(part.rows, part.rows + count))
                 part.rows += count
                 part.bytes += taken
-                part.beside += beside
+                part.beside += int(count * beside)
                 start += count
     if part is not None:
         yield part
@@ -192,17 +194,21 @@ def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def _fitting(batch: pa.RecordBatch, start: int, end: int, room: int) -> tuple[int, int, int]:
-    """Return how many rows from ``start`` have ``room`` bytes, at least one; the bytes of their
-    values; and those of keys and headers, by the average of the batch."""
-    values, names = batch.column("value"), {"key", "headers"}.intersection(batch.schema.names)
+def _bytes_beside(batch: pa.RecordBatch) -> float:
+    """Return the bytes of a row's key and headers, on average."""
+    names = {"key", "headers"}.intersection(batch.schema.names)
+    return sum(int(batch.column(name).nbytes) for name in names) / max(1, batch.num_rows)
+
+
+def _fitting(values: pa.Array, start: int, end: int, room: int, beside: float) -> tuple[int, int]:
+    """Return how many rows from ``start`` have ``room`` bytes, at least one, and the bytes of their
+    values. ``beside``: bytes of a row besides its value."""
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[
         values.offset + start : values.offset + end + 1
     ]
-    per_row = sum(batch.column(name).nbytes for name in names) / max(1, batch.num_rows)
-    sizes = offsets if not per_row else offsets + per_row * np.arange(offsets.size)
+    sizes = offsets + beside * np.arange(offsets.size) if beside else offsets
     count = max(1, int(np.searchsorted(sizes, int(offsets[0]) + room, side="right")) - 1)
-    return count, int(offsets[count] - offsets[0]), int(count * per_row)
+    return count, int(offsets[count] - offsets[0])
 
 
 class Prefetch(Generic[T]):
