@@ -197,7 +197,8 @@ def _runs(split: pa.Array) -> Iterator[tuple[int, int, int]]:
 def _bytes_beside(batch: pa.RecordBatch) -> float:
     """Return the bytes of a row's key and headers, on average."""
     names = {"key", "headers"}.intersection(batch.schema.names)
-    return sum(int(batch.column(name).nbytes) for name in names) / max(1, batch.num_rows)
+    beside: float = sum(batch.column(name).nbytes for name in names) / max(1, batch.num_rows)
+    return beside
 
 
 def _fitting(values: pa.Array, start: int, end: int, room: int, beside: float) -> tuple[int, int]:
