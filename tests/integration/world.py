@@ -93,7 +93,8 @@ class World:
 
     @property
     def client(self) -> ClusterClient:
-        return ClusterClient(self.cluster)
+        # Patient: what else runs on the machine may stop the broker's disk for longer than 15 s.
+        return ClusterClient(self.cluster, 60)
 
     def topic(self, suffix: str = "") -> str:
         return f"{self.name}{suffix}"
