@@ -3,8 +3,7 @@ per row, but for rows that are larger than their topic's limit."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -32,6 +31,7 @@ from shipper.kafka.limits import (
     TopicLimits,
 )
 from shipper.types import SplitId
+from shipper.worker.chunk import NumberedHeaders, header_bytes, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
 from shipper.worker.marks import UNREADABLE as UNREADABLE_FILE
@@ -99,22 +99,16 @@ class RecordLimits:
     """Limits of the topics for rows. Topics that were not known before reading are asked for when a
     row could be too large for one."""
 
-    def __init__(
-        self,
-        compression: str,
-        topics: TopicLimits,
-        *,
-        listed: Container[str] = (),
-        max_topics: float = math.inf,
-        seconds: float = 0.0,
-    ) -> None:
-        """Make the limits. ``listed``, ``max_topics``: as in the order; ``seconds``: longest time
-        that a record may wait until it is sent."""
-        self.compression = compression
+    def __init__(self, topics: TopicLimits, order: ShipOrder) -> None:
         self.topics = topics
-        self._listed = listed
-        self._max_topics = max_topics
-        self._wait_ms = seconds * 1000 + _CLOCKS_DIFFER_MS
+        self._listed = order.listed
+        self._max_topics = order.max_topics
+        self._codec = order.lane_options.settings.compression
+        self._number_bytes = (
+            0 if order.lane_options.settings.transactional else NumberedHeaders.BYTES
+        )
+        # A record may wait so long until it is sent.
+        self._wait_ms = order.lane_options.deadline_seconds * 1000 + _CLOCKS_DIFFER_MS
         self._met: set[str] = set()
         """Topics that came from lines."""
 
@@ -146,18 +140,14 @@ class RecordLimits:
             max(1, now_ms - limit.max_age_ms + waits), now_ms + limit.max_ahead_ms - differs
         )
 
-    @cached_property
-    def _codec(self) -> pa.Codec | None:
-        return None if self.compression == "none" else pa.Codec(self.compression)
-
     def fits(self, topic: str, record: bytes) -> bool:
         """Return True if the topic accepts a batch with only this record. ``record``: key, headers
         and value. Near the limit it says no, since the producer's codec may do a little worse than
         this one."""
         most, size = self.topics.limit(topic).max_bytes, len(record) + RECORD_OVERHEAD_BYTES
-        margin = _BATCH_HEADER_BYTES
-        if self._codec is not None and size + margin > most:
-            size = self._codec.compress(record).size
+        margin = _BATCH_HEADER_BYTES + self._number_bytes
+        if self._codec != "none" and size + margin > most:
+            size = pa.Codec(self._codec).compress(record).size
             margin += max(512, size // 100)
         return size + margin <= most
 
@@ -351,21 +341,29 @@ class _Misfits:
 
 
 def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the bytes of each row's value and key."""
-    sizes = np.asarray(
-        pc.fill_null(pc.binary_length(table.column("value")), 0).to_numpy(), np.int64
-    )
-    if "key" in table.schema.names:
-        sizes = sizes + pc.fill_null(pc.binary_length(table.column("key")), 0).to_numpy()
-    return sizes
+    """Return the bytes of each row's value, key and headers."""
+    columns = [table.column(name) for name in ("value", "key") if name in table.schema.names]
+    sizes = [pc.fill_null(pc.binary_length(column), 0) for column in columns]
+    if "headers" in table.schema.names:
+        headers = table.column("headers")
+        sizes += [
+            pc.fill_null(pc.add(pc.binary_length(values), header_bytes([(field.name, b"")])), 0)
+            for field, values in zip(headers.type, headers.flatten(), strict=True)
+        ]
+    return sum((of.to_numpy() for of in sizes), np.zeros(len(table), np.int64))
 
 
 def _record(table: pa.Table, row: int) -> bytes:
+    """Return the bytes of the row's value, key and headers."""
     key = table.column("key")[row].as_py() if "key" in table.schema.names else None
-    headers: Mapping[str, bytes | None] = (
-        table.column("headers")[row].as_py() if "headers" in table.schema.names else {}
+    headers = (
+        header_pairs(table.column("headers")[row].as_py())
+        if "headers" in table.schema.names
+        else []
     )
-    named = b"".join(name.encode() + (value or b"") for name, value in headers.items())
+    named = b"".join(
+        name.encode() + value + bytes(header_bytes([("", b"")])) for name, value in headers
+    )
     return (key or b"") + named + (table.column("value")[row].as_py() or b"")
 
 

@@ -130,6 +130,9 @@ class NumberedHeaders(Sequence[list[Header]]):
     """Headers of records that are sent without transactions: each record's own, and which record of
     which split it is, so that consumers know one that comes twice."""
 
+    BYTES = 64
+    """Bytes that its own headers take at most."""
+
     def __init__(
         self, split: bytes, ordinals: Sequence[int], own: Sequence[Sequence[Header]] | None
     ) -> None:

@@ -115,16 +115,14 @@ def ship_task(
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=runtime.time())
     lanes = TaskLanes(order, TaskAttempt(order, ledger, task, attempt), limits, receipt)
-    fitting = RecordLimits(
-        common.settings.compression,
-        limits,
-        listed=order.listed,
-        max_topics=order.max_topics,
-        seconds=common.deadline_seconds,
-    )
     sizes = lanes.sizes
     shipment = TaskShipment(
-        order, fitting, receipt, submit=lanes.submit, at_commit=lanes.at_commit, sizes=sizes
+        order,
+        RecordLimits(limits, order),
+        receipt,
+        submit=lanes.submit,
+        at_commit=lanes.at_commit,
+        sizes=sizes,
     )
     try:
         cut = split_slices(batches, lambda: sizes.tuning.slice_bytes, order.splits)

@@ -22,11 +22,14 @@ from shipper.worker.tuning import Following, Tuning
 SPLIT = SplitId(FileId("a.log", 9, 9), 0)
 
 
-def order_with(**changes: Any) -> ShipOrder:
+def order_with(
+    compression: str = "none", *, transactional: bool = True, seconds: int = 0, **changes: Any
+) -> ShipOrder:
     """Return an order of nothing for one topic, with ``changes``."""
+    settings = LaneSettings({}, 1, compression, 1, transactional=transactional)
     order = ShipOrder(
         pipeline="web", cluster="c", run_id="r", window="w", digest="d", generation=1, chunks_end=0,
-        lane_options=LaneOptions(LaneSettings({}, 1, "none", 1), "ledger", 0, 1),
+        lane_options=LaneOptions(settings, "ledger", 0, seconds),
         limits={}, tuning=Tuning(1, 1000, 1000), topics=("t",), splits={},
     )  # fmt: skip
     return replace(order, **changes)
@@ -36,7 +39,7 @@ def run_task(
     order: ShipOrder, batch: pa.RecordBatch, submit: Callable[[list[Chunk]], object]
 ) -> Receipt:
     """Ship the rows of a batch as one task."""
-    receipt, limits = Receipt(0), RecordLimits("none", TopicLimits(order.limits))
+    receipt, limits = Receipt(0), RecordLimits(TopicLimits(order.limits), order)
     task = TaskShipment(
         order,
         limits,

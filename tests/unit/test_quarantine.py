@@ -21,6 +21,7 @@ from shipper.ledger.records import Alias, ChunkKey, ChunkValue
 from shipper.report.results import ShipResult, TopicAccount
 from shipper.types import FileId, LogRecord, SplitId
 from shipper.worker.assign import RecordLimits
+from tests.doubles.task import order_with
 from tests.samples.config import pipeline_of
 from tests.samples.results import common
 
@@ -51,13 +52,11 @@ def test_the_quarantine_topic_must_be_on_the_cluster(config):
 
 
 def limits(compression, limit=1_000_000, asked=None):
-    return RecordLimits(
-        compression,
-        TopicLimits(
-            {"t": TopicLimit(limit)},
-            lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked)),
-        ),
+    known = TopicLimits(
+        {"t": TopicLimit(limit)},
+        lambda topics: {} if asked is None else dict.fromkeys(topics, TopicLimit(asked)),
     )
+    return RecordLimits(known, order_with(compression))
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

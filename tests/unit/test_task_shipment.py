@@ -28,6 +28,8 @@ class Cluster(FilledTopics):
         counts_bytes=False,
         commits=lambda chunk: True,
         quarantine=True,
+        header=b"",
+        transactional=True,
     ):
         """Ship ``lines`` as one task. The lines ``bad`` belong into quarantine; the split ends with
         them if ``ends``, and then the reader says ``sizes``: the bytes that it took from the file,
@@ -46,13 +48,16 @@ class Cluster(FilledTopics):
             "disposition": pa.int8(),
         }
         columns = zip(*rows, strict=True)
-        batch = pa.record_batch(
-            {
-                name: pa.array(column, of)
-                for (name, of), column in zip(types.items(), columns, strict=True)
-            }
-        )
+        named = {
+            name: pa.array(column, of)
+            for (name, of), column in zip(types.items(), columns, strict=True)
+        }
+        if header:
+            of = pa.struct({"h": pa.binary(), "none": pa.binary()})
+            named["headers"] = pa.array([{"h": header}] * len(rows), of)
+        batch = pa.record_batch(named)
         order = order_with(
+            transactional=transactional,
             limits={"t": TopicLimit(10_000)},
             splits={NUMBER: self.split(counts_bytes=counts_bytes)},
             reasons=("check",),
@@ -106,6 +111,25 @@ def test_a_record_that_leaves_quarantine_hides_no_chunk_that_was_committed_befor
         cluster.ship(lines)
     assert Counter(cluster.topics["t"]) == Counter(lines)
     assert cluster.chunks().records_by_topic([SPLIT.file]) == {"t": 3}
+
+
+@pytest.mark.parametrize(
+    ("value", "header", "transactional", "topic"),
+    [
+        (4_900, 4_900, True, "t"),
+        (5_000, 5_000, True, "q"),
+        (9_910, 0, True, "t"),
+        (9_910, 0, False, "q"),
+    ],
+)
+def test_headers_count_where_a_record_may_be_too_large(value, header, transactional, topic):
+    """Without transactions each record has two of shipper's own."""
+    cluster = Cluster()
+    lines = [b"small", b"x" * value]
+    cluster.ship(lines, header=b"h" * header, transactional=transactional)
+    assert {name: len(found) for name, found in cluster.topics.items()} == (
+        {"t": 2} if topic == "t" else {"t": 1, "q": 1}
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from shipper.driver.checks.refusals import contradictions
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.windows.window import Window
 from shipper.worker.assign import RecordLimits
+from tests.doubles.task import order_with
 from tests.samples.config import pipeline_of
 
 NEVER = str(2**63 - 1)
@@ -74,7 +75,7 @@ def test_a_record_may_wait_for_its_topic_and_is_still_taken_then():
             "any": TopicLimit(),
         }
     )
-    found = RecordLimits("none", limits, seconds=600)
+    found = RecordLimits(limits, order_with(seconds=600))
     now = 10.0 * DAY_MS
     assert found.times("days", now) == (now - DAY_MS + 610_000, now + 3_590_000)
     assert found.times("short", now) == (now - 54_000, math.inf)
