@@ -377,9 +377,9 @@ class ClusterClient(ClusterAdmin):
                 if written.fault:
                     break
             sent()
-            # A record without acknowledgement fails after the timeout; librdkafka looks for such
-            # records once a second.
-            call(producer.flush, self._timeout + 5)
+            # A record without acknowledgement fails after the timeout. librdkafka looks for such
+            # records once a second, and later where processors are short.
+            call(producer.flush, self._timeout + 30)
         except KafkaFault as fault:  # the producer is beyond repair
             self._drop_log_producer(producer)
             written.fail(fault)
