@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import (
 
 from shipper import runtime
 from shipper.config.pipeline import Pipeline
-from shipper.error_codes import with_code
+from shipper.error_codes import GATE_CLOSED, with_code
 from shipper.errors import ConfigError, UsageError, WindowError
 from shipper.request import FORM, RunRequest, contradiction
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, new_run_id, why_skipped
@@ -416,10 +416,8 @@ class AskingGate(ShipperStep):
         skips = skips_for(answer, failed, self.pipeline)
         if not skips or not by:
             said = f"{by} leaves it" if by else "nobody has answered in time"
-            self._refuse(
-                f"the source gate is closed by {', '.join(failed)}, and {said}. Nothing was sent. "
-                "[SHIP-501]"
-            )
+            cause = f"the source gate is closed by {', '.join(failed)}, and {said}. "
+            self._refuse(with_code(f"{cause}Nothing was sent.", GATE_CLOSED[GATE_SOURCE]))
         reason = " ".join(str((event.get("params_input") or {}).get("reason") or "").split())
         why = f"{answer}: {reason or 'no reason given'} ({by}, {runtime.now():%Y-%m-%d %H:%M} UTC)"
         context["ti"].xcom_push(

@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 from dag_world import bag_of, told
 
+from shipper.error_codes import code_of
+
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow")]
 
 FIVE, SIX = (dt.datetime(2026, 11, 1, hour, tzinfo=dt.UTC) for hour in (5, 6))
@@ -115,4 +117,5 @@ def test_without_a_yes_the_run_fails_as_it_does_otherwise(gate, spark, event, sa
     with pytest.raises(StepFailed, match=says) as failed:
         dag.get_task("gate_source").execute_complete(context, event=event)
     assert failed.value.final
+    assert code_of(str(failed.value)) == "SHIP-701"
     assert spark.steps.count("gate_source") == 1
