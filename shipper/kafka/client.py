@@ -115,11 +115,14 @@ class _Written:
         return [self._offsets[number] or 0 for number in numbers]
 
     @property
+    def is_unplaced(self) -> bool:
+        """True if a record is acknowledged, and nobody said where it is."""
+        return None in self._offsets.values()
+
+    @property
     def is_unknown(self) -> bool:
         """True if a record may be written, or not."""
-        return (
-            len(self._offsets) + len(self._refused) < self.queued or None in self._offsets.values()
-        )
+        return len(self._offsets) + len(self._refused) < self.queued or self.is_unplaced
 
     @property
     def may_continue(self) -> bool:
@@ -417,10 +420,10 @@ class ClusterClient(ClusterAdmin):
         fault = written.fault and self._client_errors.explained(written.fault)
         if fault is None or written.is_unknown:
             heard = f" ({fault})" if fault else ""
+            lacks = "with their place" if written.is_unplaced else f"within {self._timeout:g} s"
             return self._absent(topic) or OutcomeUnknown(
                 f"cluster {self._name}: {left} records for {topic} were not acknowledged "
-                f"within {self._timeout:g} s{heard}, so their outcome is unknown. Run again "
-                "when the cluster is well."
+                f"{lacks}{heard}, so their outcome is unknown. Run again when the cluster is well."
             )
         if is_refusal(fault.name):
             return ClusterRefuses(
