@@ -180,7 +180,7 @@ class TreeCopy:
         ]
         began = time.monotonic()
         try:
-            limit = _SHORT_SECONDS if short else _LONG_SECONDS * len(tests)
+            limit = (_SHORT_SECONDS if short else _LONG_SECONDS) * len(tests)
             said = _said(command, self.folder, self._environment(compile_modules=is_first), limit)
         except subprocess.TimeoutExpired as error:
             return {
