@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from shipper import job_environment, runtime
-from shipper.config import resolve_uri
 from shipper.config.environment import GIVEN_VARIABLE
 from shipper.config.load import load_platform, references
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.runner_options import Runner
 from shipper.errors import UsageError
 from shipper.processes import group_members, session_members

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from shipper.config import load_cluster, resolve_uri
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_cluster
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.windows.window import source_root
 
 if TYPE_CHECKING:

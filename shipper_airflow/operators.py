@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, TaskGroup
 from airflow.sdk.configuration import conf
 
-from shipper.config import load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_cluster, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError, WindowError
 from shipper_airflow.dags.build import (

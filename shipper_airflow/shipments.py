@@ -29,8 +29,9 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, Field
 
 from shipper import runtime
-from shipper.config import load_pipeline, resolve_uri
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
+from shipper.config.rules import resolve_uri
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.window_records import accept
 from shipper.shipments.app import Right, respond

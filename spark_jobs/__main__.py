@@ -20,12 +20,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from shipper import job_environment
-from shipper.config import load_all, load_pipeline, resolve_uri
 from shipper.config.content_checks import is_count
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
-from shipper.config.load import references
+from shipper.config.load import load_all, load_pipeline, references
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import replayed
+from shipper.config.rules import resolve_uri
 from shipper.driver.clusters import Clusters
 from shipper.errors import JarsUnavailable, JavaUnavailable, ShipperError, UsageError
 from shipper.processes import age_seconds, collect_garbage_less_often

@@ -10,8 +10,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shipper.config import locate
 from shipper.config.content_checks import InWindowCheck, JsonCheck, MatchesCheck, RecordCheck
+from shipper.config.load import locate
 from shipper.config.pipeline import Pipeline
 from shipper.config.record_mapping import Parse
 from shipper.config.rules import original, sql_column

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from shipper import runtime
-from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.files import select
 from shipper.driver.unreadable import cannot_list

@@ -12,8 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from shipper.config import locate
 from shipper.config.cases import MOST_RECORDS, load_pipeline_to_test
+from shipper.config.load import locate
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME
 from shipper.driver.preview_step import heads

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shipper.config import LoadedConfig, load_all
 from shipper.config.environment import EVERYTHING
-from shipper.config.load import hash_keys
+from shipper.config.load import LoadedConfig, hash_keys, load_all
 from shipper.config.pipeline import Pipeline
 from shipper.errors import UsageError
 from shipper.report.markup import words

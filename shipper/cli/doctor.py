@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from shipper.cli.console import Config, Json, Terminal, new_app, out, print_json
-from shipper.config import load_all, load_pipeline
 from shipper.config.environment import OF_AIRFLOW
+from shipper.config.load import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import LIMIT_SECONDS, SKIPPED, CheckTarget, examine

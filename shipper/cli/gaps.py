@@ -19,10 +19,9 @@ from shipper.cli.open_ledger import moment_or_age, open_ledgers
 from shipper.cli.run_options import MetricsPath, asked_window
 from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
-from shipper.config import load_pipeline, resolve_uri
-from shipper.config.load import pipeline_names
+from shipper.config.load import load_pipeline, pipeline_names
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import original
+from shipper.config.rules import original, resolve_uri
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory

@@ -37,7 +37,8 @@ from shipper.cli.open_ledger import (
 )
 from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
-from shipper.config import load_pipeline, resolve_uri
+from shipper.config.load import load_pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError, repair_command
 from shipper.finding import Finding, fail

@@ -10,9 +10,10 @@ import typer
 
 from shipper import runtime
 from shipper.cli.console import Config, Json, err, new_app, out, print_json, table
-from shipper.config import load_all, resolve_uri
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_all
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.yaml_file import common_code
 from shipper.error_codes import with_code
 from shipper.errors import ShipperError, why_system

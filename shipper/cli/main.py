@@ -40,15 +40,10 @@ from shipper.cli.console import (
 from shipper.cli.run_options import Last, MetricsPath, WindowText, answered, asks, new_job, trial
 from shipper.cli.show import run_to_report, say_killed, show_gate, show_plan
 from shipper.cli.usage import usage_text
-from shipper.config import (
-    ConfigFault,
-    LoadedConfig,
-    load_all,
-    load_pipeline,
-)
 from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
-from shipper.config.yaml_file import common_code
+from shipper.config.load import LoadedConfig, load_all, load_pipeline
+from shipper.config.yaml_file import ConfigFault, common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, UsageError
 from shipper.report.markup import plural

@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from shipper.config import resolve_uri
 from shipper.config.load import load_platform
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import SCHEME, lies_below, store_fault
+from shipper.config.rules import SCHEME, lies_below, resolve_uri, store_fault
 from shipper.errors import UsageError
 
 

@@ -17,8 +17,8 @@ from jinja2 import Environment
 
 from shipper.cli.console import Config, new_app, out
 from shipper.cli.sample_file import SampleFile, look_at
-from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline_alone
 from shipper.config.rules import NAME_PATTERN
 from shipper.errors import UsageError
 from shipper.report.markup import words

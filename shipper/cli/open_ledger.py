@@ -8,9 +8,10 @@ from pathlib import Path
 
 from shipper import runtime
 from shipper.cli.named import check_clusters
-from shipper.config import load_cluster, load_pipeline, resolve_uri
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_cluster, load_pipeline
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.units import parse_duration
 from shipper.driver.files import split_starts
 from shipper.errors import ClusterError, UsageError, WindowError

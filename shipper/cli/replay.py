@@ -16,9 +16,10 @@ from shipper.cli.console import Config, Json, PipelineName, err, new_app
 from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import asked_window
 from shipper.cli.show import run_to_report
-from shipper.config import load_pipeline, resolve_uri
+from shipper.config.load import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import Replay, replayed
+from shipper.config.rules import resolve_uri
 from shipper.config.units import parse_rate
 from shipper.errors import UsageError
 from shipper.report.replays import find_replay, keep_replay

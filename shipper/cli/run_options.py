@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from shipper import runner, runtime
 from shipper.cli.console import err
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.errors import StepResultError, UsageError
 from shipper.gate_question import (

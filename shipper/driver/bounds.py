@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shipper.config import resolve_uri
 from shipper.config.load import load_platform
-from shipper.config.rules import SCHEME
+from shipper.config.rules import SCHEME, resolve_uri
 from shipper.driver.engine import Engine, Listed
 from shipper.errors import SourceError
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_cluster
 from shipper.errors import ConfigError
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shipper.config import resolve_uri
 from shipper.config.cluster import Cluster
 from shipper.config.formats import UTF8
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.schedule import Schedule
 from shipper.driver.connections import Connections
 from shipper.driver.decide import Policy

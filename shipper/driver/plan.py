@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from shipper import runtime
-from shipper.config import resolve_uri
+from shipper.config.rules import resolve_uri
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.checks.refusals import (
     absent_topics,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shipper import runtime
-from shipper.config import load_platform
+from shipper.config.load import load_platform
 from shipper.driver.context import RunContext
 from shipper.error_codes import UNEXPECTED, with_code
 from shipper.errors import ShipperError, UsageError

@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from shipper import request
-from shipper.config import generated_files, replay_request
+from shipper.config import replay_request
+from shipper.config.schema import generated_files
 from shipper.docstrings import docstring_of
 from shipper.report import plan_result, results, run_folder
 

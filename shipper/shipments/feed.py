@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shipper import runtime
-from shipper.config import load_all, load_platform, resolve_uri
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_all, load_platform
 from shipper.config.pipeline import Pipeline
-from shipper.config.rules import original
+from shipper.config.rules import original, resolve_uri
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.horizon import horizon
 from shipper.report.incomplete import by_schedule, read_beginnings, read_last_run

@@ -38,9 +38,9 @@ from airflow.sdk import (  # type: ignore[attr-defined]  # its stub lacks what h
 )
 from pydantic.fields import FieldInfo
 
-from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.cluster import Cluster
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_all, load_cluster, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.errors import ShipperError

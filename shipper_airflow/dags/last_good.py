@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from shipper import runtime
-from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline_alone
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import NAME as PLATFORM
 from shipper.errors import ConfigError

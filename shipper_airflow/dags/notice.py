@@ -33,9 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shipper import runtime
-from shipper.config import load_all, load_pipeline, locate, resolve_uri
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_all, load_pipeline, locate
 from shipper.config.pipeline import Notify, Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.units import format_duration
 from shipper.error_codes import code_of
 from shipper.errors import ConfigError

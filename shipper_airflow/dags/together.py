@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from shipper import runtime
-from shipper.config import resolve_uri
+from shipper.config.rules import resolve_uri
 from shipper.error_codes import code_of
 from shipper.report.markup import plural
 from shipper.report.run_folder import names_in

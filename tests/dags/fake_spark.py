@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline_alone
 from shipper.config.pipeline import Pipeline
 from shipper.report.completed import completed
 from shipper.report.incomplete import gaps_before

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from dag_world import CLUSTER, bag_of
 
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import CheckTarget
 

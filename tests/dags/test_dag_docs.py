@@ -2,8 +2,8 @@
 
 from textwrap import dedent
 
-from shipper.config import load_pipeline_alone
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline_alone
 from shipper_airflow.dags.docs import page
 
 SPEC = """

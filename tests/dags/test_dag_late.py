@@ -11,7 +11,7 @@ import pytest
 from dag_world import told
 
 from shipper import runtime
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.report.incomplete import beginnings, gaps_before
 from shipper.report.late import Told
 from shipper.report.plan_result import PlanResult

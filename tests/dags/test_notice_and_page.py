@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from dag_world import told
 
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.report.incomplete import beginnings, gaps_before
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import cause_of, steps

@@ -21,7 +21,7 @@ from shipper_tools.dev.kafka import answers
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client, S3Refused
 
-from shipper.config import load_cluster
+from shipper.config.load import load_cluster
 from shipper.errors import ClusterRefuses
 from shipper.kafka.client import ClusterClient
 from tests.waiting import wait_until

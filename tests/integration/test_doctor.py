@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from shipper.config import load_cluster
+from shipper.config.load import load_cluster
 from shipper.kafka.client import GROUP
 from shipper.ledger.rights import Right, rights
 from tests import warm

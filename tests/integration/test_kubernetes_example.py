@@ -11,8 +11,8 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.find_spark_home import _find_spark_home
 from ruamel.yaml import YAML
 
-from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
 from spark_jobs.settings import spark_settings
 
 pytestmark = [pytest.mark.spark]

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from shipper.config import load_cluster
+from shipper.config.load import load_cluster
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
 from shipper.report.plan_result import PlanResult

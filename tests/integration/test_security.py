@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
-from shipper.config import load_cluster
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_cluster
 from shipper.errors import ClusterRefuses
 from shipper.kafka.client import GROUP, ClusterClient
 from shipper.kafka.connection import connection

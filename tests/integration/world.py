@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
 )
 from shipper_tools.dev.console_consumer import read_topic
 
-from shipper.config import load_pipeline
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.log import LedgerLog, ask_state

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
 from shipper.report.coverage import coverage
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlannedFile, PlanResult
 from shipper.report.results import (

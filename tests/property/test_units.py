@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shipper.config import explain as types
-from shipper.config import load_all
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_all
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import (
     DURATION,

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from shipper.config import load_cluster, load_pipeline
 from shipper.config.content_checks import Gates
+from shipper.config.load import load_cluster, load_pipeline
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_steps
 from shipper.report.results import GateResult, ShipResult

@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 from faults import names_in
 
-from shipper.config import load_all
 from shipper.config.content_checks import RecordCheck, RowsCheck, SourceCheck
+from shipper.config.load import load_all
 from shipper.config.rules import PathTime
 from tests.samples.config import write_config
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from shipper.config import explain as types
-from shipper.config import load_all
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_all
 from shipper.config.pipeline import Pipeline
 from shipper.config.platform import Platform, read_platform
 from shipper.config.yaml_file import read_yaml

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from faults import names_in
 
-from shipper.config import load_all, load_cluster, load_pipeline
+from shipper.config.load import load_all, load_cluster, load_pipeline
 from shipper.errors import ConfigError
 
 RIGHT = """\

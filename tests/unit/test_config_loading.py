@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config import load_all, load_cluster, load_pipeline, resolve_uri
-from shipper.config.rules import check_cron, legal_topic
+from shipper.config.load import load_all, load_cluster, load_pipeline
+from shipper.config.rules import check_cron, legal_topic, resolve_uri
 from shipper.errors import ConfigError
 
 SHORTEST = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pymdownx.slugs import slugify
 
-from shipper.config import load_all
+from shipper.config.load import load_all
 
 ROOT = Path(__file__).resolve().parents[2]
 _FILES = subprocess.run(

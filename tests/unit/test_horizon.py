@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from shipper.cli.main import app
-from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
 from shipper.report import horizon, window_records
 from shipper.report.incomplete import beginnings
 from shipper.report.late import Told

@@ -2,7 +2,7 @@
 
 import os
 
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.job_environment import forget, needed
 from shipper.runner import Job
 from shipper.windows.expression import parse_expression

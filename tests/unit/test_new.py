@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from shipper.cli import new as module
 from shipper.cli.main import app
 from shipper.cli.sample_file import look_at
-from shipper.config import load_pipeline_alone
+from shipper.config.load import load_pipeline_alone
 from shipper.errors import ShipperError, UsageError
 
 CLF = '10.0.0.1 - - [01/Nov/2026:06:00:00 +0100] "GET / HTTP/1.1" 200 5\n'

@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config import load_all, load_pipeline, load_platform, locate
-from shipper.config.load import hash_keys, references
+from shipper.config.load import (
+    hash_keys,
+    load_all,
+    load_pipeline,
+    load_platform,
+    locate,
+    references,
+)
 from shipper.errors import ConfigError
 
 RIGHT = "pipeline: web\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.driver.account import records_behind, too_many_quarantined
 from shipper.driver.checks.refusals import absent_topics
 from shipper.errors import LedgerDamaged

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from shipper_tools.dev.certificates import Authority
 
-from shipper.config import load_all
 from shipper.config.avro import Avro
+from shipper.config.load import load_all
 from shipper.config.pipeline import Pipeline
 from shipper.driver.checks.remote import ClusterTarget
 from shipper.driver.schemas import refused_schemas, schema_ids

@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from shipper.config import load_all, load_cluster, load_pipeline
 from shipper.config.environment import EVERYTHING, GIVEN_VARIABLE
-from shipper.config.load import references
+from shipper.config.load import load_all, load_cluster, load_pipeline, references
 from shipper.driver.preflight import Preflight
 from shipper.errors import ClusterError, ConfigError
 from shipper.kafka.client import ClusterClient

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
 from shipper.driver.context import RunContext
 from shipper.driver.run import run_step
 from shipper.errors import ConfigError

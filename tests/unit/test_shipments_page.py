@@ -7,8 +7,8 @@ from http import HTTPStatus
 
 import pytest
 
-from shipper.config import load_pipeline
 from shipper.config.environment import EVERYTHING
+from shipper.config.load import load_pipeline
 from shipper.config.replay_request import Replay, replayed
 from shipper.report.run_folder import RunFolder
 from shipper.report.window_records import records_of, write_records

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from shipper.config import load_all, load_pipeline
+from shipper.config.load import load_all, load_pipeline
 from shipper.errors import ConfigError
 from tests.samples.config import cluster_of, pipeline_of
 

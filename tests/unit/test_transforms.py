@@ -9,9 +9,8 @@ import typer
 
 from shipper.cli.named import named_files
 from shipper.cli.replay import app as replay_app
-from shipper.config import load_all, load_pipeline
 from shipper.config.environment import EVERYTHING
-from shipper.config.load import references
+from shipper.config.load import load_all, load_pipeline, references
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import Replay, replayed
 from shipper.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.config import load_all
+from shipper.config.load import load_all
 from shipper.config.yaml_file import DEEPEST, LARGEST_BYTES, LONGEST_TEXT, MOST_VALUES, parse_yaml
 
 RIGHT = "pipeline: {}\nsource: s3a://logs/web/\ntopic: logs.web\nclusters: [local]\n"

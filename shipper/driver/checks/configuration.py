@@ -21,11 +21,11 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from shipper import runner
-from shipper.config import ConfigFault, LoadedConfig, locate
-from shipper.config.load import locate_property, references
+from shipper.config.load import LoadedConfig, locate, locate_property, references
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import missing_date_parts
 from shipper.config.runner_options import Runner
+from shipper.config.yaml_file import ConfigFault
 from shipper.error_codes import code_of
 from shipper.errors import UsageError, WindowError
 from shipper.kafka.connection import refusal

@@ -19,8 +19,8 @@ from typing import Any
 
 from shipper import runner, runtime
 from shipper.cache import cache_folder
-from shipper.config import resolve_uri
 from shipper.config.pipeline import Pipeline
+from shipper.config.rules import resolve_uri
 from shipper.config.runner_options import Runner
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.errors import JavaUnavailable, why_system

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from shipper import runtime
-from shipper.config import load_cluster, resolve_uri
 from shipper.config.cluster import Cluster
+from shipper.config.load import load_cluster
+from shipper.config.rules import resolve_uri
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.driver.checks.machine import latest_window
 from shipper.driver.checks.refusals import (

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from shipper import runner
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.errors import ShipperError
 from shipper_tools.bench import bare, flink, spark_sink
 from shipper_tools.bench.files import FILES, Files

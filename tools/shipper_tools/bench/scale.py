@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
-from shipper.config import load_cluster, load_pipeline, resolve_uri
+from shipper.config.load import load_cluster, load_pipeline
+from shipper.config.rules import resolve_uri
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from shipper.config import generated_files
+from shipper.config.schema import generated_files
 from shipper.whole_files import write_whole
 from shipper_tools.dev.s3 import ACCESS_KEY
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.table import Column, Table
 
-from shipper.config import load_cluster
+from shipper.config.load import load_cluster
 from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.processes import exclusive
