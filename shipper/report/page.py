@@ -73,7 +73,7 @@ def render(report: RunReport) -> str:
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),
         usual=_usual(report),
-        flows=[flow(account, i, report.plan) for i, account in numbered if _has_sum(account)],
+        flows=[flow(one) for one in run.clusters if _has_sum(one)],
         gates=gate_tables(report),
         figures=[figure_table(one) for one in run.clusters if one.topics or one.counts],
         ships=[
