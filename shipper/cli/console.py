@@ -163,10 +163,10 @@ def table(*names: str) -> Table:
     return Table(*columns)
 
 
-def print_json(document: object, *, indent: int | None = 1) -> None:
+def print_json(document: object) -> None:
     """Print one JSON document, in ASCII: right in every encoding, and without a character that a
     terminal would act on."""
     if isinstance(document, BaseModel):  # json.dumps takes six times as long
-        print(document.model_dump_json(indent=indent, ensure_ascii=True))
+        print(document.model_dump_json(indent=1, ensure_ascii=True))
     else:
-        print(json.dumps(document, indent=indent))
+        print(json.dumps(document, indent=1))

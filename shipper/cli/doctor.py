@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from shipper.cli.console import Config, Json, Terminal, new_app, out, print_json
+from shipper.cli.console import Config, Json, new_app, out, print_json
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.load import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
@@ -59,7 +59,7 @@ def doctor(
         shown = [asdict(finding) for finding in found]
         print_json({"pipeline": pipeline, "ok": not bad, "findings": shown})
     else:
-        show(found, out)
+        _show(found)
     raise typer.Exit(1 if bad else 0)
 
 
@@ -98,17 +98,17 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
     )
 
 
-def show(found: list[Finding], terminal: Terminal) -> None:
+def _show(found: list[Finding]) -> None:
     """Print a line for each finding; the remedy below it. Readable without colours."""
     kinds = [finding.code if finding.code in _MARKS else finding.severity for finding in found]
     for finding, kind in zip(found, kinds, strict=True):
         mark, style = _MARKS[kind]
         where = f"{finding.cluster}: {finding.subject}" if finding.cluster else finding.subject
-        terminal.say(f"{mark} {where}: {finding.text}".removesuffix(": "), style)
+        out.say(f"{mark} {where}: {finding.text}".removesuffix(": "), style)
         if finding.remedy:
-            terminal.say(f"    → {finding.remedy}", style)
+            out.say(f"    → {finding.remedy}", style)
     words = [f"{count} {word}" for kind, word in _WORDS.items() if (count := kinds.count(kind))]
-    terminal.say(
+    out.say(
         f"{plural(len(found), 'check')}: {', '.join(words) if words else 'all is well'}.",
         "red" if "fail" in kinds else "green",
     )

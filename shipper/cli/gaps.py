@@ -129,7 +129,7 @@ def gaps(
             code="SHIP-102",
         )
     metrics = MetricsFile(metrics_file) if metrics_file else None
-    say_killed(config, spec, err)
+    say_killed(config, spec)
     looked = _look(config, spec, since, window)
     if metrics:
         now, runs_uri = runtime.now(), resolve_uri(config, spec.runs_uri)

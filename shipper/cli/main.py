@@ -338,7 +338,7 @@ def plan(
     if as_json:
         print_json(result)
     else:
-        show_plan(result, out, err)
+        show_plan(result)
     problems = [cluster.problem for cluster in result.clusters if cluster.problem]
     if result.error and not problems:
         err.say(result.error, "red")
@@ -367,7 +367,7 @@ def gates(
     if as_json:
         print_json(result)
     else:
-        show_gate(result, out, err)
+        show_gate(result)
     warned = not all(check.passed for check in result.checks)
     raise typer.Exit(code or (NEEDS_A_LOOK if strict and warned else 0))
 
@@ -392,7 +392,7 @@ def run(
     Airflow. --json prints report.json."""
     job = new_job(pipeline, window, config, (), request, last=last)
     metrics = MetricsFile(metrics_file) if metrics_file else None
-    say_killed(config, job.pipeline, err)
+    say_killed(config, job.pipeline)
     code, result = run_to_report(job, as_json=as_json)
     if not as_json and (again := answered(job, result)):
         code, result = run_to_report(again, as_json=as_json)

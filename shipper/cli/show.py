@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.text import Text
 
 from shipper import runner
-from shipper.cli.console import Terminal, print_json, table
+from shipper.cli.console import err, out, print_json, table
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import format_bytes
 from shipper.errors import StepResultError
@@ -35,7 +35,7 @@ _MARKS = {
 }
 
 
-def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
+def show_plan(result: PlanResult) -> None:
     if result.status == "failed" and not result.files:
         return
     window = result.window
@@ -81,10 +81,10 @@ def show_plan(result: PlanResult, out: Terminal, err: Terminal) -> None:
         if cluster.forecast:
             out.say(f"{cluster.cluster}: {foretold(cluster.forecast)}")
     for cluster in result.clusters:
-        show_findings(cluster.findings, out, err)
+        show_findings(cluster.findings)
 
 
-def show_findings(found: Iterable[Finding], out: Terminal, err: Terminal) -> None:
+def show_findings(found: Iterable[Finding]) -> None:
     """Show each finding, with what to do about it."""
     for one in found:
         terminal, style = (out, None) if one.severity == "ok" else (err, _STYLES[one.severity])
@@ -105,7 +105,7 @@ def _plan_row(cluster: ClusterPlan) -> list[str]:
     ]
 
 
-def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
+def show_gate(result: GateResult) -> None:
     window = result.window
     scans = (
         "no scan of the lines"
@@ -135,7 +135,7 @@ def show_gate(result: GateResult, out: Terminal, err: Terminal) -> None:
         out.say("✓ The gate is open.", "green")
 
 
-def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
+def say_killed(config: Path, pipeline: Pipeline) -> None:
     """Write the reports that killed runs of the pipeline owe, and say where they lie."""
     from shipper.driver.killed import report_killed
 
@@ -154,7 +154,7 @@ def say_killed(config: Path, pipeline: Pipeline, err: Terminal) -> None:
 def run_to_report(job: runner.Job, *, as_json: bool) -> tuple[int, RunReport]:
     """Run all steps of a run, and print its report. Return the exit code, too. Raises
     StepResultError for a run without a report, Stopped."""
-    out, err, stopped = Terminal(), Terminal(stderr=True), None
+    stopped: Stopped | None = None
     folder, rest = RunFolder.of(job), job.request.how_to_finish(job.pipeline.name)
     folder.make()
     try:
@@ -168,7 +168,7 @@ def run_to_report(job: runner.Job, *, as_json: bool) -> tuple[int, RunReport]:
         raise stopped
     if result is None:
         folder.try_to_write()  # or this is why there is no report, and its remedy the better one
-        say_killed(job.config_dir, job.pipeline, err)
+        say_killed(job.config_dir, job.pipeline)
         raise StepResultError(
             f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
             "above say why. What was sent is in the ledger. "
@@ -176,29 +176,29 @@ def run_to_report(job: runner.Job, *, as_json: bool) -> tuple[int, RunReport]:
         )
     if as_json:
         print_json(result)
-        show_cause(result, err)
+        show_cause(result)
     else:
-        show_run(result, out, err)
+        show_run(result)
     return code, result
 
 
-def show_run(result: RunReport, out: Terminal, err: Terminal) -> None:
+def show_run(result: RunReport) -> None:
     if result.asked.plan_only and result.plan:
-        show_plan(result.plan, out, err)
+        show_plan(result.plan)
         out.say("A dry run: nothing was sent, and the window does not count as shipped.", "bold")
     for ship in result.ships:
         for line in (*details(ship), summary(ship)):
             out.say(f"{ship.cluster}: {line}")
-        show_findings(ship.findings, out, err)
-    _show_closed(result, err)
+        show_findings(ship.findings)
+    _show_closed(result)
     run = run_view(result)
     mark, style = _MARKS[run.state]
     out.say(f"{mark} {run.headline}", style)
-    show_cause(result, err)
+    show_cause(result)
     out.say(f"report: {result.page}")
 
 
-def show_cause(result: RunReport, err: Terminal) -> None:
+def show_cause(result: RunReport) -> None:
     """Show why the run failed, or why it ended as a warning. Also beside JSON: standard error is
     what cron sends by mail."""
     if result.error:
@@ -207,7 +207,7 @@ def show_cause(result: RunReport, err: Terminal) -> None:
         err.say(f"WARNING  {doubt}", "yellow")
 
 
-def _show_closed(result: RunReport, err: Terminal) -> None:
+def _show_closed(result: RunReport) -> None:
     """Show a closed gate's findings, line by line: its message names five at most."""
     closed = table("gate", "check that does not hold", "expected", "observed")
     for gate in filter(None, (result.gate_source, *result.delivery_gates)):

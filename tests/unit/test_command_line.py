@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -230,9 +229,7 @@ def test_a_storage_that_cannot_be_reached_ends_no_command_with_a_stack(
 def test_a_file_name_does_nothing_to_a_terminal(capsys):
     file = PlannedFile(path=HOSTILE, uri="file:/x", size_bytes=1, modified_ms=0, splits=1)
     show_plan(
-        PlanResult(**TIMES, source=HOSTILE, files=[file], clusters=[ClusterPlan(cluster="near")]),
-        Terminal(),
-        Terminal(stderr=True),
+        PlanResult(**TIMES, source=HOSTILE, files=[file], clusters=[ClusterPlan(cluster="near")])
     )
     said = capsys.readouterr().out
     assert said.count(r"/logs/[bold]x[/b][/].log\x1b]52;c;aGk=\x07\u202egol\x9b31m") == 2
@@ -261,7 +258,7 @@ def test_a_narrow_terminal_shows_everything(width, capsys):
 )
 def test_the_terminal_has_the_verdict_of_the_page(sample, capsys):
     report = sample()
-    show_run(report, Terminal(), Terminal(stderr=True))
+    show_run(report)
     assert run_view(report).headline in capsys.readouterr().out
 
 
@@ -274,17 +271,14 @@ def test_a_run_that_leaves_files_out_names_them_and_ends_as_a_warning(capsys):
         assert str(row) in line
     run = RunReport(**TIMES, plan=plan)
     assert run_view(run).event == "warning"
-    for show in (partial(show_run, run, Terminal()), partial(show_cause, run)):
-        show(Terminal(stderr=True))
+    for show in (show_run, show_cause):
+        show(run)
         said = " ".join(capsys.readouterr().err.split())
         assert "WARNING" in said
         for row in (waits, links):
             assert str(row) in said
         assert unwanted.path not in said
-    show_cause(
-        RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])),
-        Terminal(stderr=True),
-    )
+    show_cause(RunReport(**TIMES, plan=PlanResult(**TIMES, source="/logs", left_out=[unwanted])))
     assert waits.path not in capsys.readouterr().err
 
 
