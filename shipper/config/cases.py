@@ -6,11 +6,10 @@ replaces each key in `records.redact`.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, Secret, field_validator, model_validator
 
@@ -61,20 +60,6 @@ class Expectation(Model):
     """Reason for which the record must go to quarantine."""
     fails: str | None = Field(default=None, min_length=1, examples=["unparseable"])
     """Reason for which the record must fail the run, of a pipeline without `quarantine`."""
-
-    @field_validator("timestamp", mode="before")
-    @classmethod
-    def _no_number(cls, value: Any) -> Any:
-        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
-            raise ValueError("a time is written 2026-11-01T06:00:00.123Z")
-        return value
-
-    @field_validator("timestamp")
-    @classmethod
-    def _utc(cls, value: dt.datetime | None) -> dt.datetime | None:
-        if value is None:
-            return None
-        return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Expectation:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, StrictBool, field_validator
 
@@ -59,23 +57,3 @@ class Schedule(Model):
     def _known_timezone(cls, value: str) -> str:
         check_timezone(value)
         return value
-
-    @field_validator("start", mode="before")
-    @classmethod
-    def _date_is_midnight(cls, value: Any) -> Any:
-        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
-            value = dt.date.fromisoformat(value)
-        if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
-            raise ValueError(
-                "a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00"
-            )
-        if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-            return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
-        return value
-
-    @field_validator("start")
-    @classmethod
-    def _start_is_utc(cls, value: dt.datetime | None) -> dt.datetime | None:
-        return value and (
-            value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        )

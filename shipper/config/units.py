@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic import AfterValidator, BeforeValidator, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 _MILLISECONDS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
@@ -122,6 +122,20 @@ def parse_rate(value: Any) -> int:
     return parse_size(value.removesuffix("/s"))
 
 
+def utc(moment: dt.datetime) -> dt.datetime:
+    """Return ``moment`` in UTC; one without a zone is taken to be."""
+    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _no_number(value: Any) -> Any:
+    """Refuse a number, which pydantic takes for seconds since the epoch."""
+    if isinstance(value, int | float) or (isinstance(value, str) and value.isdigit()):
+        raise ValueError(
+            "a date or time is written 2026-11-01, 2026-11-01T06:00 or 2026-11-01T06:00+01:00"
+        )
+    return value
+
+
 @dataclass(frozen=True)
 class Unit:
     """A kind of value that is written as text: the mark of a field that is one, in its annotation.
@@ -172,7 +186,8 @@ MOMENT = Unit(
 Seconds = Annotated[float, BeforeValidator(parse_duration), DURATION]
 Bytes = Annotated[int, BeforeValidator(parse_size), SIZE]
 BytesPerSecond = Annotated[int, BeforeValidator(parse_rate), RATE]
-Moment = Annotated[dt.datetime, MOMENT]
+Moment = Annotated[dt.datetime, BeforeValidator(_no_number), AfterValidator(utc), MOMENT]
+"""UTC."""
 
 
 def written(value: Any, unit: Unit | None = None) -> str:

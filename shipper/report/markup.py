@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from shipper.config.units import format_duration
+from shipper.config.units import format_duration, utc
 from shipper.config.units import number as number
 from shipper.config.units import plural as plural
 
@@ -13,11 +13,6 @@ from shipper.config.units import plural as plural
 def words(names: Sequence[str]) -> str:
     """Return ``["a", "b", "c"]`` as ``"a, b and c"``."""
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
-
-
-def utc(at: dt.datetime) -> dt.datetime:
-    """Step results are in UTC; one without a zone is taken to be, too."""
-    return at.replace(tzinfo=dt.UTC) if at.tzinfo is None else at.astimezone(dt.UTC)
 
 
 def clock(at: dt.datetime) -> str:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shipper.config.units import format_duration
-from shipper.report.markup import utc
+from shipper.config.units import format_duration, utc
 from shipper.report.phases import STARTING_PYTHON
 from shipper.report.run_folder import StepResult
 from shipper.report.run_view import RunStep

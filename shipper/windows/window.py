@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from shipper.config.rules import step_seconds
+from shipper.config.units import utc
 from shipper.errors import WindowError
 
 _PLACEHOLDER = re.compile(r"\{(window_start|window_end):([^}]*)\}")
@@ -58,7 +59,7 @@ def parse_moment(text: str) -> dt.datetime:
         ) from error
     if moment.year not in YEARS:
         raise beyond_dates(text)
-    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return utc(moment)
 
 
 def beyond_dates(text: str) -> WindowError:
