@@ -15,7 +15,7 @@ from typing import Literal
 
 from shipper import runtime
 from shipper.errors import StepResultError
-from shipper.report.run_folder import Result, RunFolder
+from shipper.report.run_folder import Result, RunFolder, StepResult
 
 _LEAVE_WITHIN_SECONDS = 5.0
 _GOES_ON_EVERY = dt.timedelta(hours=12)
@@ -105,7 +105,9 @@ class ProgressFile:
                 self._folder.write_text(self._name, self._latest.model_dump_json() + "\n")
                 if self._latest.at - said >= _GOES_ON_EVERY:
                     said = self._latest.at
-                    self._folder.note_that_it_goes_on(said)
+                    if plan := self._folder.find("plan", StepResult):
+                        others = plan.asked.other_clusters
+                        self._folder.note_begin(plan.window, plan.place, others, said)
             except StepResultError as error:
                 log.debug("progress is not shown: %s", error.message)
         if written:

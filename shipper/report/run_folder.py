@@ -257,25 +257,21 @@ class RunFolder:
             write_records(*self._beside, records_of(result))
         return path
 
-    def note_begin(self, window: Window, at: dt.datetime, others: Sequence[str]) -> None:
-        """Note beside the runs that the run begins. Raises StepResultError."""
+    def note_begin(
+        self,
+        window: Window,
+        at: dt.datetime,
+        others: Sequence[str],
+        still_at: dt.datetime | None = None,
+    ) -> None:
+        """Note beside the runs that the run begins; with ``still_at``, that it has not ended by
+        then: a ship may take days. Raises StepResultError."""
         from shipper.report.window_records import begun, write_records
 
+        place = at if still_at else self._place(at)
         with self._reached():
-            record = begun(window, self.run_id, at, others)
-            placed = record.model_copy(update={"at": self._place(at)})
-            write_records(*self._beside, [placed])
-
-    def note_that_it_goes_on(self, at: dt.datetime) -> None:
-        """Note beside the runs that a run which has a plan has not ended by ``at``: a ship may take
-        days. Raises StepResultError."""
-        from shipper.report.window_records import begun, write_records
-
-        if plan := self.find("plan", StepResult):
-            window, others = Window(plan.window_start, plan.window_end), plan.asked.other_clusters
-            record = begun(window, self.run_id, plan.place, others)
-            with self._reached():
-                write_records(*self._beside, [record.model_copy(update={"finished": at})])
+            record = begun(window, self.run_id, place, others, still_at or at)
+            write_records(*self._beside, [record])
 
     def find_later(self, name: str, result: R) -> R | None:
         """Return the step's result if an attempt that began after ``result``'s left one. Does not

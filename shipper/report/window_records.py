@@ -221,15 +221,17 @@ def accept(runs_uri: str, pipeline: str, window: Window, *, why: str, who: str) 
     write_records(runs_uri, pipeline, [record])
 
 
-def begun(window: Window, run_id: str, at: dt.datetime, others: Sequence[str]) -> WindowRecord:
-    """Return the record of a run that begins."""
+def begun(
+    window: Window, run_id: str, at: dt.datetime, others: Sequence[str], finished: dt.datetime
+) -> WindowRecord:
+    """Return the record of a run that begins, or has not ended at ``finished``."""
     return WindowRecord(
         run_id=run_id,
         window_start=window.start,
         window_end=window.end,
         step="begun",
         at=at,
-        finished=at,
+        finished=finished,
         others=tuple(others),
     )
 

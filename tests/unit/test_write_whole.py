@@ -151,7 +151,7 @@ KEPT = {
     "result": _result,
     "told": _told,
     "replay.json": lambda runs: keep_replay(runs, "web", Replay.model_construct(id="x")),
-    "windows": lambda runs: write_records(runs, "web", [begun(_WINDOW, "r1", _NOW, ())]),
+    "windows": lambda runs: write_records(runs, "web", [begun(_WINDOW, "r1", _NOW, (), _NOW)]),
 }
 
 
