@@ -53,7 +53,7 @@ def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(broker, clie
     nothing."""
     assert client.append("ledger", 0, RECORDS) == [0, 1]
     broker.answer_next_produce(KafkaError.DUPLICATE_SEQUENCE_NUMBER)
-    with pytest.raises(OutcomeUnknown, match="for ledger.* with their place"):
+    with pytest.raises(OutcomeUnknown, match=r"for ledger.* with their place"):
         client.append("ledger", 0, RECORDS[:1])
 
 
