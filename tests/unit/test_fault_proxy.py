@@ -155,13 +155,19 @@ def test_a_held_response_is_of_a_request_that_was_carried_out(link):
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 11, 12, 13, 64, 1000])
 def test_frames_are_found_however_the_stream_is_cut(step):
-    stream = b"".join(request(n, n, size=n * 5) for n in range(20))
-    reader, heads, ends = FrameReader(REQUEST_HEAD), [], 0
+    frames = [request(n, n, size=n * 5) for n in range(20)]
+    stream, reader, found = b"".join(frames), FrameReader(REQUEST_HEAD), []
     for at in range(0, len(stream), step):
-        piece = stream[at : at + step]
-        parts = list(reader.parts(piece))
-        assert [part.start for part in parts] + [len(piece)] == [0] + [part.stop for part in parts]
-        heads += [part.head[1] for part in parts if part.head]
-        ends += sum(part.ends for part in parts)
-    assert heads == list(range(20))
-    assert ends == 20
+        for start, head in reader.heads(stream[at : at + step]):
+            found.append((at + start, head[1]))
+    begins = [sum(map(len, frames[:n])) for n in range(20)]
+    assert [key for _, key in found] == list(range(20))
+    # A frame whose head came in several pieces counts from the last of them.
+    last = REQUEST_HEAD.size - 1
+    assert [at for at, _ in found] == [max(n, (n + last) // step * step) for n in begins]
+
+
+def test_what_is_no_frame_ends_the_search():
+    reader = FrameReader(REQUEST_HEAD)
+    assert [head[1] for _, head in reader.heads(request(7, 1) + b"\xff" * 50)] == [7]
+    assert list(reader.heads(request(8, 2))) == []

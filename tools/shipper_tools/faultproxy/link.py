@@ -2,19 +2,22 @@
 
 Bytes are stamped when they arrive and handed on when they are due, so latency never limits the
 rate: what is under way waits in a queue. Sockets are read and written without asyncio's streams,
-which copy more than once; at 140 ms and 150 MB/s this costs about a tenth of a core.
+which copy more than once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from shipper_tools.faultproxy.frames import REQUEST_HEAD, RESPONSE_HEAD, FrameReader
 
@@ -31,6 +34,10 @@ _NARROW_QUEUE_SECONDS = 0.05
 _RESET = struct.pack("ii", 1, 0)
 #: Standard deviations from the median to the 99th percentile of a normal distribution.
 _P99 = 2.326
+#: API keys of what a broker acknowledges once it is stored: Produce, EndTxn.
+_STORED = (0, 26)
+#: In place of an API key: a connection's handshake.
+CONNECTING = -1
 
 
 @dataclass
@@ -64,22 +71,6 @@ class Conditions:
 
 
 @dataclass
-class _Item:
-    due: float
-    """On the loop's clock; infinite while it is held."""
-    data: memoryview | None
-    """None: the end of the stream."""
-    buffer: memoryview | None = None
-    """Free for the next read when this item is gone."""
-
-
-#: API keys of what a broker acknowledges once it is stored: Produce, EndTxn.
-_STORED = (0, 26)
-CONNECTING = -1
-"""In place of an API key: a connection's handshake."""
-
-
-@dataclass
 class Exchange:
     """A request and its answer, or the opening of a connection, as the client sees them. Times are
     of the machine's monotonic clock."""
@@ -98,7 +89,7 @@ class FaultLink:
         self.target = target
         self.shape = Conditions()
         self.stalled = False
-        self.accepted = self.bytes_up = 0
+        self.accepted = 0
         self.random = random.Random(0)
         self.connections: set[Connection] = set()
         self.request_to_hold: int | None = None
@@ -110,6 +101,7 @@ class FaultLink:
         self.buffers: list[memoryview] = []
         """Used once and to be used again: memory that the process has touched already costs no page
         faults (measured at 140 ms: half of all CPU)."""
+        self.passed_bytes = {"up": 0, "down": 0}
         self.free_at = {"up": 0.0, "down": 0.0}
         """When a narrow link will have passed on all that it took, by direction."""
 
@@ -121,7 +113,7 @@ class FaultLink:
             self.accepted += 1
             connection = Connection(self, near)
             self.connections.add(connection)
-            connection.opening = loop.create_task(connection.open())
+            connection.life = loop.create_task(connection.live())
 
     def cut(self, *, reset: bool = False) -> int:
         """Closes every connection; what was under way is lost. Returns how many there were.
@@ -151,18 +143,16 @@ class FaultLink:
 
     def count(self) -> dict[str, int]:
         held = sum(pipe.held for pipe in self._pipes())
-        return {"open": len(self.connections), "held": held, "bytes_up": self.bytes_up}
+        return {"open": len(self.connections), "held": held, "bytes_up": self.passed_bytes["up"]}
 
     def stall(self) -> None:
         """Nothing moves any more, and nobody is told."""
         self.stalled = True
-        for pipe in self._pipes():
-            pipe.pause()
 
     def resume(self) -> None:
         self.stalled = False
         for pipe in self._pipes():
-            pipe.wake()
+            pipe.changed.set()
 
     def release(self) -> int:
         """Lets everything go that is held; nothing further will be held. Returns how many requests
@@ -178,11 +168,10 @@ class Connection:
     """Two sockets and a pipe in each direction. It lives until both pipes are done: a request that
     is held reaches the broker also when its client gave up long before."""
 
+    life: asyncio.Task[None]
+
     def __init__(self, link: FaultLink, near: socket.socket) -> None:
         self.link = link
-        self.near = near
-        self.far = socket.socket()
-        self.pipes: tuple[Pipe, ...] = ()
         self.number = link.accepted
         self.awaited: int | None = None
         """Correlation id of the response to hold."""
@@ -190,311 +179,220 @@ class Connection:
         """By correlation id."""
         self.stored_at: dict[int, float] = {}
         """Correlation id → when its answer may go, on the loop's clock."""
-        self.opening: asyncio.Task[None] | None = None
-        self._closed = False
+        self._near, self._far = near, socket.socket()
+        up, down = _Requests(self, near, self._far), _Responses(self, self._far, near)
+        self.pipes: tuple[Pipe, ...] = (up, down)
 
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        for end in (self.near, self.far):
-            end.setblocking(False)
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    async def live(self) -> None:
         try:
-            await loop.sock_connect(self.far, self.link.target)
+            await self._open()
+            async with asyncio.TaskGroup() as both:
+                for pipe in self.pipes:
+                    pipe.task = both.create_task(pipe.run())
         except OSError:
             self.close(reset=True)
-            return
+        finally:  # later than whoever waited for the sockets
+            self._near.close()
+            self._far.close()
+            self.link.connections.discard(self)
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        for end in (self._near, self._far):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(self._far, self.link.target)
         began = loop.time()
         # A real handshake takes a round trip; this one ended on loopback, before any byte could be
         # delayed.
         await asyncio.sleep(2 * self.link.shape.one_way_seconds)
         if self.link.exchanges is not None:
             self.link.exchanges.append(Exchange(self.number, CONNECTING, began, loop.time()))
-        up = Pipe(self, self.near, self.far, "up", FrameReader(REQUEST_HEAD))
-        down = Pipe(self, self.far, self.near, "down", FrameReader(RESPONSE_HEAD))
-        self.pipes = (up, down)
-        for pipe in self.pipes:
-            pipe.wake()
-
-    def finished(self) -> None:
-        if all(pipe.done for pipe in self.pipes):
-            self.close()
 
     def broke(self, end: socket.socket) -> None:
-        """An error on one end: nothing more comes from it, nothing more can go to it."""
+        """An end was lost: what is on its way there has nowhere to go."""
         for pipe in self.pipes:
-            if pipe.source is end:
-                pipe.end_of_stream()
-            else:
-                pipe.give_up()
+            if pipe.sink is end:
+                pipe.held = 0
+                pipe.task.cancel()
 
-    def close(self, *, reset: bool = False) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self.opening is not None and not self.pipes:
-            self.opening.cancel()
-        for pipe in self.pipes:
-            pipe.pause()
-            pipe.done = True
-        for end in (self.near, self.far):
-            if reset:
+    def close(self, *, reset: bool) -> None:
+        if reset:
+            for end in (self._near, self._far):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            end.close()
         self.link.connections.discard(self)
+        self.life.cancel()
 
 
-class Pipe:
+@dataclass
+class _Item:
+    due: float
+    """On the loop's clock; infinite while it is held."""
+    data: memoryview
+    """Empty: the end of the stream."""
+    buffer: memoryview | None = None
+    """Free for the next read when this item is gone."""
+
+
+class Pipe(ABC):
     """One direction of a connection."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        source: socket.socket,
-        sink: socket.socket,
-        direction: str,
-        frames: FrameReader,
-    ) -> None:
-        self.source = source
-        self.done = False
+    direction: ClassVar[str]
+    head: ClassVar[struct.Struct]
+    task: asyncio.Task[None]
+
+    def __init__(self, connection: Connection, source: socket.socket, sink: socket.socket) -> None:
+        self.sink = sink
         self.held = 0
+        self.changed = asyncio.Event()
+        """What is read or written next may no longer have to wait."""
+        self._source = source
         self._connection = connection
         self._link = connection.link
-        self._sink = sink
-        self._direction = direction
-        self._frames = frames
         self._loop = asyncio.get_running_loop()
+        self._frames = FrameReader(self.head)
         self._queue: deque[_Item] = deque()
         self._queued_bytes = 0
-        self._request_free_at = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._reopener: asyncio.TimerHandle | None = None
-        self._reading = self._writing = self._ended = False
 
-    def wake(self) -> None:
-        """Reads and writes again, if it may."""
-        self._read_on()
-        self._pump()
+    @abstractmethod
+    def _due_of(self, head: tuple[int, ...], due: float, now: float) -> float:
+        """Return when a frame that would be due then may go; infinite to hold it."""
 
-    def pause(self) -> None:
-        self._read_off()
-        self._write_off()
-        for timer in (self._timer, self._reopener):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._reopener = None
+    async def run(self) -> None:
+        """Hand on all that comes, to the end of the stream, or until the sink is gone."""
+        reading = self._loop.create_task(self._read())
+        try:
+            await self._write()
+        except OSError:
+            self.held = 0
+        finally:
+            reading.cancel()
+
+    async def _until(self, seconds_left: Callable[[], float]) -> None:
+        while (seconds := seconds_left()) > 0:
+            self.changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if seconds == math.inf else seconds):
+                    await self.changed.wait()
 
     # Reading: stamp and queue.
 
-    def _read_on(self) -> None:
-        self._reopener = None
-        if (
-            not (self._reading or self._ended or self.done or self._link.stalled)
-            and self._queued_bytes < _MOST_QUEUED_BYTES
-        ):
-            self._reading = True
-            self._loop.add_reader(self.source, self._read)
-
-    def _read_off(self) -> None:
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self.source)
-
-    def _read(self) -> None:
-        limit = self._link.shape.bytes_per_second
-        now = self._loop.time()
-        backlog = self._link.free_at[self._direction] - now
-        if limit and backlog > _NARROW_QUEUE_SECONDS:
-            self._read_off()
-            self._reopener = self._loop.call_later(backlog - _NARROW_QUEUE_SECONDS, self._read_on)
-            return
-        buffer = (
-            self._link.buffers.pop() if self._link.buffers else memoryview(bytearray(_READ_BYTES))
-        )
-        try:
+    async def _read(self) -> None:
+        size = 1
+        while size:
+            await self._until(self._before_read)
+            limit, buffers = self._link.shape.bytes_per_second, self._link.buffers
+            buffer = buffers.pop() if buffers else memoryview(bytearray(_READ_BYTES))
             # A narrow link takes about a hundredth of a second's worth at a time, else it would
             # pass on in bursts.
-            size = self.source.recv_into(
-                buffer, max(1500, min(_READ_BYTES, int(limit / 100))) if limit else 0
-            )
-        except (BlockingIOError, InterruptedError):
-            self._link.buffers.append(buffer)
-            return
-        except OSError:
-            self._link.buffers.append(buffer)
-            self._connection.broke(self.source)
-            return
-        if size < _SMALL_BYTES:
-            self._link.buffers.append(buffer)
-            if not size:
-                self.end_of_stream()
-                return
-            self._take(memoryview(bytes(buffer[:size])), None, now)
-        else:
-            self._take(buffer[:size], buffer, now)
-        if self._queued_bytes >= _MOST_QUEUED_BYTES:
-            self._read_off()
-        if self._timer is None and not self._writing:
-            self._pump()
+            room = max(1500, min(_READ_BYTES, int(limit / 100))) if limit else _READ_BYTES
+            try:
+                size = await self._loop.sock_recv_into(self._source, buffer[:room])
+            except OSError:
+                size = 0
+                self._connection.broke(self._source)
+            if size < _SMALL_BYTES:
+                buffers.append(buffer)
+                self._take(memoryview(bytes(buffer[:size])), None)
+            else:
+                self._take(buffer[:size], buffer)
 
-    def end_of_stream(self) -> None:
-        """The source is at its end; its last bytes are still to be handed on."""
-        self._read_off()
-        if not (self._ended or self.done):
-            self._ended = True
-            self._queue.append(_Item(self._loop.time() + self._link.shape.one_way_seconds, None))
-            if self._timer is None and not self._writing:
-                self._pump()
+    def _before_read(self) -> float:
+        if self._link.stalled or self._queued_bytes >= _MOST_QUEUED_BYTES:
+            return math.inf
+        backlog = self._link.free_at[self.direction] - self._loop.time()
+        return backlog - _NARROW_QUEUE_SECONDS if self._link.shape.bytes_per_second else 0.0
 
-    def _take(self, data: memoryview, buffer: memoryview | None, now: float) -> None:
-        """Cuts what was read into items. ``buffer``, if it is to be used again, goes with the last
-        of them."""
-        due = self._due(len(data), now)
-        cut = 0
-        for part in self._frames.parts(data):
-            # Cut only where a time changes: most often all that was read is one item.
-            stored_at = self._stored_at(part.head, now) if part.head is not None else 0.0
-            if stored_at > due:
-                if part.start > cut:
-                    self._put(data[cut : part.start], due)
-                    cut = part.start
-                due = stored_at
-            if part.head is not None and self._link.exchanges is not None:
-                self._note(part.head, self._link.exchanges)
-            hold = part.head is not None and self._wants_to_hold(part.head)
-            slow = part.ends and self._direction == "up" and self._link.shape.request_delay_ms > 0
-            if hold and part.start > cut:
-                self._put(data[cut : part.start], due)
-                cut = part.start
-            if slow:
-                self._request_free_at = (
-                    max(due, self._request_free_at) + self._link.shape.request_delay_ms / 1000
-                )
-            if hold or slow:
-                self._put(data[cut : part.stop], math.inf if hold else self._request_free_at)
-                self.held += hold
-                cut = part.stop
-        if cut < len(data):
-            self._put(data[cut:], due)
-        self._queue[-1].buffer = buffer
+    def _take(self, data: memoryview, buffer: memoryview | None) -> None:
+        """Queue what was read, cut only where a time changes: most often it is one item. The last
+        item has the ``buffer``, if that is to be used again."""
+        now = self._loop.time()
+        due, cut = self._due(len(data), now), 0
+        for start, head in self._frames.heads(data):
+            later = self._due_of(head, due, now)
+            if later > due and start > cut:
+                self._queue.append(_Item(due, data[cut:start]))
+                cut = start
+            due = later
+        self._queue.append(_Item(due, data[cut:], buffer))
+        self._queued_bytes += len(data)
+        self.changed.set()
 
     def _due(self, size: int, now: float) -> float:
         shape = self._link.shape
         leaves = now
         if shape.bytes_per_second:
-            leaves = max(now, self._link.free_at[self._direction]) + size / shape.bytes_per_second
-            self._link.free_at[self._direction] = leaves
+            leaves = max(now, self._link.free_at[self.direction]) + size / shape.bytes_per_second
+            self._link.free_at[self.direction] = leaves
         jitter = self._link.random.uniform(0, shape.jitter_ms / 1000) if shape.jitter_ms else 0.0
         return leaves + shape.one_way_seconds + jitter
 
-    def _stored_at(self, head: tuple[int, ...], now: float) -> float:
-        """Return when an answer may go; 0 if nothing holds it back."""
-        if self._direction == "down":
-            return self._connection.stored_at.pop(head[1], 0.0)
-        if self._link.shape.ack_ms and head[1] in _STORED:
-            delay = self._link.shape.ack_seconds(self._link.random)
-            self._connection.stored_at[head[3]] = now + delay
-        return 0.0
-
-    def _wants_to_hold(self, head: tuple[int, ...]) -> bool:
-        """Looks at the head of a request or response; a hold is for one only."""
-        link = self._link
-        if self._direction == "down":
-            if self._connection.awaited is None or head[1] != self._connection.awaited:
-                return False
-            self._connection.awaited = None
-            return True
-        api_key, correlation_id = head[1], head[3]
-        if link.response_to_hold == api_key:
-            link.response_to_hold = None
-            self._connection.awaited = correlation_id
-        if link.request_to_hold != api_key:
-            return False
-        link.request_to_hold = None
-        return True
-
-    def _note(self, head: tuple[int, ...], exchanges: list[Exchange]) -> None:
-        now = self._loop.time()
-        if self._direction == "down":
-            if (asked := self._connection.asked.pop(head[1], None)) is not None:
-                asked.answered = now + self._link.shape.one_way_seconds
-        else:
-            self._connection.asked[head[3]] = found = Exchange(
-                self._connection.number, head[1], now
-            )
-            exchanges.append(found)
-
-    def _put(self, data: memoryview, due: float) -> None:
-        self._queue.append(_Item(due, data))
-        self._queued_bytes += len(data)
-
     # Writing: what is due, in order.
 
-    def _pump(self) -> None:
-        self._timer = None
-        while self._queue and not self._link.stalled and not self.done:
-            item = self._queue[0]
-            if item.due > self._loop.time() + _EARLY_SECONDS:
-                if item.due != math.inf:
-                    self._timer = self._loop.call_at(item.due - _EARLY_SECONDS, self._pump)
-                break
-            if not self._send(item):
+    async def _write(self) -> None:
+        while True:
+            await self._until(self._before_write)
+            item = self._queue.popleft()
+            if not item.data:
+                self.sink.shutdown(socket.SHUT_WR)
                 return
-        self._write_off()
-        if not (self._reading or self._reopener):
-            self._read_on()
+            await self._loop.sock_sendall(self.sink, item.data)
+            self._link.passed_bytes[self.direction] += len(item.data)
+            self._queued_bytes -= len(item.data)
+            self.changed.set()
+            if item.buffer is not None:
+                self._link.buffers.append(item.buffer)
 
-    def _send(self, item: _Item) -> bool:
-        """Whether the item is off the queue; if not, the pump goes on when the sink can take more,
-        or never."""
-        try:
-            if item.data is None:
-                self._sink.shutdown(socket.SHUT_WR)
-                self._queue.clear()
-                self._finish()
-                return False
-            sent = self._sink.send(item.data)
-        except (BlockingIOError, InterruptedError):
-            sent = 0
-        except OSError:
-            self._connection.broke(self._sink)
-            return False
-        self._queued_bytes -= sent
-        if self._direction == "up":
-            self._link.bytes_up += sent
-        if item.data is not None and sent < len(item.data):
-            item.data = item.data[sent:]
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._sink, self._pump)
-            return False
-        if item.buffer is not None:
-            self._link.buffers.append(item.buffer)
-        self._queue.popleft()
-        return True
-
-    def _write_off(self) -> None:
-        if self._writing:
-            self._writing = False
-            self._loop.remove_writer(self._sink)
+    def _before_write(self) -> float:
+        if self._link.stalled or not self._queue:
+            return math.inf
+        return self._queue[0].due - self._loop.time() - _EARLY_SECONDS
 
     def release(self) -> int:
         released, self.held = self.held, 0
         for item in self._queue:
-            if item.due == math.inf:
-                item.due = self._loop.time()
-        if released:
-            self._pump()
+            item.due = self._loop.time() if item.due == math.inf else item.due
+        self.changed.set()
         return released
 
-    def give_up(self) -> None:
-        """The sink is gone: what is queued has nowhere to go."""
-        self._queue.clear()
-        self._queued_bytes = self.held = 0
-        self.pause()
-        self._finish()
 
-    def _finish(self) -> None:
-        if not self.done:
-            self.done = True
-            self._write_off()
-            self._connection.finished()
+class _Requests(Pipe):
+    direction = "up"
+    head = REQUEST_HEAD
+    _free_at = 0.0
+    """When a broker that is slow for each request has taken the last one."""
+
+    def _due_of(self, head: tuple[int, ...], due: float, now: float) -> float:
+        link, connection = self._link, self._connection
+        _, api_key, _, correlation_id = head
+        if link.exchanges is not None:
+            connection.asked[correlation_id] = Exchange(connection.number, api_key, now)
+            link.exchanges.append(connection.asked[correlation_id])
+        if link.shape.ack_ms and api_key in _STORED:
+            connection.stored_at[correlation_id] = now + link.shape.ack_seconds(link.random)
+        if link.response_to_hold == api_key:
+            link.response_to_hold = None
+            connection.awaited = correlation_id
+        if link.request_to_hold == api_key:
+            link.request_to_hold = None
+            self.held += 1
+            return math.inf
+        if due < math.inf and link.shape.request_delay_ms:
+            self._free_at = max(due, self._free_at) + link.shape.request_delay_ms / 1000
+            return self._free_at
+        return due
+
+
+class _Responses(Pipe):
+    direction = "down"
+    head = RESPONSE_HEAD
+
+    def _due_of(self, head: tuple[int, ...], due: float, now: float) -> float:
+        connection, (_, correlation_id) = self._connection, head
+        if (asked := connection.asked.pop(correlation_id, None)) is not None:
+            asked.answered = now + self._link.shape.one_way_seconds
+        if connection.awaited == correlation_id:
+            connection.awaited = None
+            self.held += 1
+            return math.inf
+        return max(due, connection.stored_at.pop(correlation_id, 0.0))
