@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from shipper_tools.dev import servers, state
-from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
+from shipper_tools.dev.airflow import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.postgres import why_no_postgres
 
 from tests.waiting import wait_until

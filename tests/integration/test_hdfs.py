@@ -171,7 +171,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
     )
     server = world.files.server
     world.steps_done("r1", "plan", "gate_source")
-    server.stop_datanode()
+    server.kill("datanode")
     try:
         says = (
             r"2 files cannot be read: \S*packed\.log\.gz, \S*plain\.log: no DataNode gives one of "
@@ -183,7 +183,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
         assert "no DataNode gives one of its blocks" in (ship.error or "")
         assert world.nothing_was_sent()
     finally:
-        server.launch_datanode()
+        server.revive("datanode")
         server.wait_ready()
     with world.files.safe_mode():  # as after a restart: nothing can be written, all can be read
         run = world.run()
@@ -243,11 +243,11 @@ def test_a_datanode_that_dies_while_files_are_read_costs_a_run_and_no_line(world
     try:
         while world.ledger_count() == 0 and ship.poll() is None:
             time.sleep(0.05)
-        server.stop_datanode()
+        server.kill("datanode")
         said = ship.communicate()[1]
     finally:
         ship.kill()
-        server.launch_datanode()
+        server.revive("datanode")
         server.wait_ready()
     assert ship.returncode == 1, said[-4000:]
     assert "no DataNode gives one of its blocks" in " ".join(said.split()), said[-4000:]

@@ -135,10 +135,10 @@ def test_a_namenode_that_is_away_for_half_a_minute_costs_no_run_and_no_file(
         files.put(folder, f"/{world.name}")
     source = {"path": f"{server.uri}/{world.name}/*/", "settle": "0s"}
     world.write_pipeline(source=source, runner=runner())
-    server.stop_namenode()
-    with back_after(20, server.launch_namenode):
+    server.kill("namenode")
+    with back_after(20, lambda: server.revive("namenode")):
         world.steps_done("r1", "plan")
-    server.stop_namenode()
-    with back_after(20, server.launch_namenode):
+    server.kill("namenode")
+    with back_after(20, lambda: server.revive("namenode")):
         ships(world)
     assert world.read() == lines_of(*contents)

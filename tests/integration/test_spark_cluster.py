@@ -194,9 +194,9 @@ def test_an_executor_and_a_worker_killed_in_the_middle_cost_tries_and_no_record(
         run.until(executors(spark))
         assert spark.kill_executor(0) == 1
         run.ships(expected.total() // 4)
-        spark.kill_worker(1)
+        spark.kill("worker-1")
         account = run.account()
-    spark.start_worker(1)
+    spark.revive("worker-1")
     spark.wait_ready()
     assert account["status"] == "succeeded"
     assert_exact(world, account, expected)

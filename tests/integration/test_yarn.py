@@ -82,10 +82,10 @@ def test_what_is_killed_costs_tries_and_no_record(world, yarn, hdfs, victim):
         elif victim == "application master":
             kill_one(yarn, _MASTER)
         else:
-            yarn.kill_node(1)
+            yarn.kill("node-1")
         account = run.account()
     if victim == "node":
-        yarn.start_node(1)
+        yarn.revive("node-1")
         yarn.wait_ready()
     assert_exact(world, account, expected)
     with running(world, HADOOP_CONF_DIR=str(yarn.conf_dir)) as again:

@@ -14,7 +14,7 @@ from rich.table import Table
 from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
-from shipper_tools.dev.airflow_server import SAVED_TO_DAG_SECONDS
+from shipper_tools.dev.airflow import SAVED_TO_DAG_SECONDS
 from shipper_tools.dev.kerberos import USER
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client

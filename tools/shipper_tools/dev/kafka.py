@@ -14,7 +14,7 @@ from shipper.java import find_java
 from shipper.whole_files import write_whole
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import properties_text
+from shipper_tools.dev.java import java_command, properties_text
 from shipper_tools.dev.kafka_tools import JARS, run_kafka_tool
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.process import new_log
@@ -139,8 +139,8 @@ class KafkaServer(Server):
             "-XX:-UsePerfData",
             *self._java_options,
         ]
-        command = [str(java.path), f"-Xmx{self._heap_mb}m", *options, "-cp", f"{jars}/*"]
-        self._spawn("console", [*command, "kafka.Kafka", "server.properties"])
+        main = ["kafka.Kafka", "server.properties"]
+        self._spawn("console", java_command(main, f"{jars}/*", self._heap_mb, options))
 
     def _answers(self) -> bool:
         return answers(LOOPBACK, self.port)

@@ -11,7 +11,7 @@ from shipper.java import find_java
 from shipper_tools.dev.class_data import ClassData
 from shipper_tools.dev.errors import DevServerError
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM
+from shipper_tools.dev.java import QUICK_JVM, java_command
 
 #: The lock that names Kafka's jars. 4.4.0's tools are not on the registry.
 JARS = "kafka-4.3.1"
@@ -38,11 +38,10 @@ def run_kafka_tool(
     name = main_class.rpartition(".")[2]
     class_data = ClassData(jars, java, name)
     called = f"Kafka's {name} {' '.join(word for word in args if 'password=' not in word)}"
-    options = [*QUICK_JVM, "-Xmx512m", *class_data.options(), "-cp", f"{jars}/*"]
-    options += [f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
+    options = [*QUICK_JVM, *class_data.options(), f"-Dlog4j2.configurationFile={LOG_SETTINGS}"]
     try:
         done = subprocess.run(
-            [str(java.path), *options, main_class, *args],
+            java_command([main_class, *args], f"{jars}/*", 512, options),
             stdin=subprocess.DEVNULL,
             cwd=cwd,
             capture_output=True,

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
-from shipper.java import find_java
 from shipper.whole_files import write_whole
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, properties_text
+from shipper_tools.dev.java import QUICK_JVM, java_command, properties_text
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.server import ServerOptions
 
@@ -84,10 +83,11 @@ class KerberizedHdfs(HdfsServer):
         }
         written = self.directory / "kdc.properties"
         write_whole(str(written), properties_text(settings))
-        command = [str(find_java().path), "-Xmx64m", *QUICK_JVM, "-Djava.net.preferIPv4Stack=true"]
-        command += ["-cp", f"{resolve_jars(JARS, self._say)}/*"]
-        command += ["org.apache.hadoop.minikdc.MiniKdc", str(self.directory), str(written)]
-        self._spawn("kdc", [*command, str(self.keytab), SERVER, USER])
+        kdc = ["org.apache.hadoop.minikdc.MiniKdc", str(self.directory), str(written)]
+        options = [*QUICK_JVM, "-Djava.net.preferIPv4Stack=true"]
+        jars = f"{resolve_jars(JARS, self._say)}/*"
+        main = [*kdc, str(self.keytab), SERVER, USER]
+        self._spawn("kdc", java_command(main, jars, 64, options))
         self.wait("give tickets", self._gives_tickets)
         super()._launch()
 
@@ -99,8 +99,8 @@ class KerberizedHdfs(HdfsServer):
             )
         return False
 
-    def _settings(self) -> tuple[dict[str, str], dict[str, str]]:
-        core, hdfs = super()._settings()
+    def _settings(self) -> dict[str, Mapping[str, str]]:
+        found = super()._settings()
         keytab = str(self.keytab)
         servers = {
             "hadoop.security.authorization": "true",
@@ -115,8 +115,11 @@ class KerberizedHdfs(HdfsServer):
             # Ports above 1024 and no HTTPS, as Hadoop's own tests do.
             "ignore.secure.ports.for.testing": "true",
         }
-        return core | _CLIENT, hdfs | _CLIENT | servers
+        return {
+            "core-site": {**found["core-site"], **_CLIENT},
+            "hdfs-site": {**found["hdfs-site"], **_CLIENT, **servers},
+        }
 
-    def _command(self, main_class: str) -> list[str]:
-        java, *rest = super()._command(main_class)
+    def _command(self, main_class: str, *arguments: str, heap_mb: int = 256) -> list[str]:
+        java, *rest = super()._command(main_class, *arguments, heap_mb=heap_mb)
         return [java, self.java_options, *rest]

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
-from shipper.java import find_java
 from shipper.whole_files import write_whole
 from shipper_tools.dev import http
 from shipper_tools.dev.jars import resolve_jars
-from shipper_tools.dev.java import QUICK_JVM, properties_text
+from shipper_tools.dev.java import QUICK_JVM, java_command, properties_text
 from shipper_tools.dev.s3_client import S3Client
 from shipper_tools.dev.server import Server, ServerOptions
 
@@ -61,7 +60,7 @@ class S3Server(Server):
         return {"endpoint": self.endpoint}
 
     def _launch(self) -> None:
-        java, jars = find_java(), resolve_jars(JARS, self._say)
+        jars = resolve_jars(JARS, self._say)
         self._folders("data")
         credentials = {"s3proxy.identity": ACCESS_KEY, "s3proxy.credential": self._secret_key}
         properties = {
@@ -74,9 +73,9 @@ class S3Server(Server):
             "jclouds.filesystem.basedir": str(self.directory / "data"),
         }
         write_whole(str(self.directory / "s3proxy.properties"), properties_text(properties))
-        options = ["-Xmx256m", f"-Dlogback.configurationFile={_LOG_SETTINGS}", "-cp", f"{jars}/*"]
+        options = [*QUICK_JVM, f"-Dlogback.configurationFile={_LOG_SETTINGS}"]
         main = ["org.gaul.s3proxy.Main", "--properties", "s3proxy.properties"]
-        self._spawn("console", [str(java.path), *QUICK_JVM, *options, *main])
+        self._spawn("console", java_command(main, f"{jars}/*", 256, options))
 
     def _answers(self) -> bool:
         return http.answers(self.endpoint)

@@ -72,6 +72,7 @@ class Server(ABC):
         self._say = say
         self._parts: dict[str, ServerProcess] = {}
         """Processes by the names of their logs, in the order of their start."""
+        self._commands: dict[str, tuple[Sequence[str], Mapping[str, str] | None]] = {}
 
     @property
     def address(self) -> str:
@@ -139,6 +140,14 @@ class Server(ABC):
             stop_family(part.id, self.stop_within_seconds)
             part.stop(0)
 
+    def kill(self, name: str) -> None:
+        """Kill the process called ``name``, as by kill -9. The others stay."""
+        self._parts.pop(name).stop(0)
+
+    def revive(self, name: str) -> None:
+        """Start a process that was killed again. With :meth:`wait_ready` the server is whole."""
+        self._spawn(name, *self._commands[name])
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -171,6 +180,7 @@ class Server(ABC):
         self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         """Start a process in the server's folder; its output goes to ``logs/NAME.log``."""
+        self._commands[name] = argv, environment
         self._parts[name] = spawn(
             list(argv),
             cwd=self.directory,

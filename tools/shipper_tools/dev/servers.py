@@ -13,7 +13,7 @@ from shipper.error_codes import without_code
 from shipper.jars import Say
 from shipper.processes import exclusive
 from shipper_tools.dev import state
-from shipper_tools.dev.airflow_server import AirflowServer
+from shipper_tools.dev.airflow import AirflowServer
 from shipper_tools.dev.errors import DevServerError, PortTaken
 from shipper_tools.dev.hdfs import HdfsServer
 from shipper_tools.dev.kafka import KafkaServer
@@ -54,15 +54,13 @@ _NAMED_IN: Mapping[ServerName, str] = {
 }
 
 
-def _secure_folder(home: Path) -> Path:
-    """Where the secured Kafka lives: users are made with a broker's data, so it has data of its
-    own."""
-    return home / "kafka-secure"
+#: Those that can want a login, and the option of `dev up` for it. Users are made with a server's
+#: data, so it has a folder of its own then.
+_SECURED: Mapping[str, str] = {ServerName.KAFKA: "secure", ServerName.HDFS: "kerberos"}
 
 
-def _kerberos_folder(home: Path) -> Path:
-    """Folder of the HDFS with Kerberos."""
-    return home / "hdfs-kerberos"
+def _folder(home: Path, name: ServerName, secure: bool) -> Path:
+    return home / (f"{name}-{_SECURED[name]}" if secure else name)
 
 
 def bring_up(
@@ -99,12 +97,12 @@ def bring_up(
         try:
             server.launch()
         except PortTaken as taken:
+            option = f" --{_SECURED.get(name)}"
             too = f" and name that one in {_NAMED_IN[name]} too" if name in _NAMED_IN else ""
             raise PortTaken(
                 f"{without_code(taken.message)} Stop what listens there (`ss -ltnp` shows it; "
                 f"perhaps `shipper dev up` in another folder), or choose another port with "
-                f"`shipper dev up {name}{_option(name) * secure} --port PORT` (0: any free one)"
-                f"{too}."
+                f"`shipper dev up {name}{option * secure} --port PORT` (0: any free one){too}."
             ) from taken
         started = ServerState(
             name, server.addresses, server.directory, server.processes, ready=False
@@ -125,25 +123,26 @@ def bring_up(
 def _server(
     name: ServerName, home: Path, port: int | None, say: Say, secure: bool, config: Path
 ) -> Server:
-    if secure and name == ServerName.HDFS:
-        return KerberizedHdfs(_kerberos_folder(home), port, say=say)
-    if secure:
-        from shipper_tools.dev.secure import SecureKafka  # ACLs and certificates: slow to import
+    folder = _folder(home, name, secure)
+    match name:
+        case ServerName.KAFKA if secure:
+            from shipper_tools.dev.secure import SecureKafka  # certificates: slow to import
 
-        return SecureKafka(_secure_folder(home), port, say)
-    if name == ServerName.AIRFLOW:
-        return AirflowServer(home / name, port, config, say)
-    if name == ServerName.YARN:
-        hdfs = state.load(home, ServerName.HDFS)
-        where = hdfs.addresses["uri"] if hdfs is not None and hdfs.running else "file:///"
-        return YarnServer(home / name, port, file_system=where, say=say)
-    kinds: dict[ServerName, type[KafkaServer | S3Server | HdfsServer | SparkServer]] = {
-        ServerName.KAFKA: KafkaServer,
-        ServerName.S3: S3Server,
-        ServerName.HDFS: HdfsServer,
-        ServerName.SPARK: SparkServer,
-    }
-    return kinds[name](home / name, port, say=say)
+            return SecureKafka(folder, port, say)
+        case ServerName.KAFKA:
+            return KafkaServer(folder, port, say=say)
+        case ServerName.S3:
+            return S3Server(folder, port, say=say)
+        case ServerName.HDFS:
+            return (KerberizedHdfs if secure else HdfsServer)(folder, port, say=say)
+        case ServerName.SPARK:
+            return SparkServer(folder, port, say=say)
+        case ServerName.YARN:
+            hdfs = state.load(home, ServerName.HDFS)
+            where = hdfs.addresses["uri"] if hdfs is not None and hdfs.running else "file:///"
+            return YarnServer(folder, port, file_system=where, say=say)
+        case ServerName.AIRFLOW:
+            return AirflowServer(folder, port, config, say)
 
 
 def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -> str:
@@ -152,14 +151,10 @@ def _differs(known: ServerState, port: int | None, secure: bool, config: Path) -
     if port and not any(address.endswith(f":{port}") for address in addresses.values()):
         return f"at {', '.join(addresses.values())}, not on port {port}"
     if secure != bool({"secure", "keytab"} & addresses.keys()):
-        return f"{'without' if secure else 'with'}{_option(known.name)}"
+        return f"{'without' if secure else 'with'} --{_SECURED.get(known.name)}"
     if addresses.get("config", str(config.absolute())) != str(config.absolute()):
         return f"with the configuration {addresses['config']}"
     return ""
-
-
-def _option(name: str) -> str:
-    return " --kerberos" if name == ServerName.HDFS else " --secure"
 
 
 def take_down(name: ServerName, home: Path, say: Say) -> None:
@@ -181,11 +176,8 @@ def _alone(name: ServerName, home: Path, say: Say) -> AbstractContextManager[Non
 
 def purge(name: ServerName, home: Path) -> None:
     """Delete the data and logs of a server that was taken down."""
-    shutil.rmtree(home / name, ignore_errors=True)
-    if name == ServerName.KAFKA:
-        shutil.rmtree(_secure_folder(home), ignore_errors=True)
-    if name == ServerName.HDFS:
-        shutil.rmtree(_kerberos_folder(home), ignore_errors=True)
+    for secure in {False, name in _SECURED}:
+        shutil.rmtree(_folder(home, name, secure), ignore_errors=True)
 
 
 def remembered(home: Path) -> list[ServerState]:

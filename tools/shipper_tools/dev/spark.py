@@ -56,7 +56,7 @@ class SparkServer(Server):
         return {"master": self.master, "page": f"http://{LOOPBACK}:{self._page}"}
 
     def start_worker(self, number: int) -> None:
-        """Start a worker, also in place of one that was killed. Does not wait for it."""
+        """Start ``worker-NUMBER``. Does not wait for it."""
         words = f"--host {LOOPBACK} --webui-port {free_port()} --cores 1 --memory 2g"
         work = ["--work-dir", str(self.directory / "work" / str(number))]
         self._start(f"worker-{number}", "worker.Worker", *words.split(), *work, self.master)
@@ -64,11 +64,6 @@ class SparkServer(Server):
     def worker(self, number: int) -> ServerProcess:
         """Return a worker's process."""
         return self._parts[f"worker-{number}"]
-
-    def kill_worker(self, number: int) -> None:
-        """Kill a worker, as by kill -9. Its executors see that and end; the master notices by the
-        closed connection."""
-        self._parts.pop(f"worker-{number}").stop(0)
 
     def _launch(self) -> None:
         """Start the master and, when it listens, the workers: one that finds no master tries again

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from shipper.java import find_java
-from shipper_tools.dev.hadoop import class_path, java_command, write_settings
+from shipper_tools.dev import hadoop
 from shipper_tools.dev.http import json_at
-from shipper_tools.dev.jars import resolve_jars
 from shipper_tools.dev.ports import LOOPBACK, free_port
-from shipper_tools.dev.server import Server, ServerOptions
+from shipper_tools.dev.server import ServerOptions
 
-#: What the shaded jar of Hadoop's servers leaves out: its ResourceManager makes certificates.
-_JARS = "yarn-3.5.0"
 _RESOURCE_MANAGER = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 _NODE_MANAGER = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 #: What differs from Hadoop's defaults, and why.
@@ -40,7 +37,7 @@ _SCHEDULER = {
 }
 
 
-class YarnServer(Server):
+class YarnServer(hadoop.HadoopServer):
     """Jobs run on it with ``runner: {kind: yarn}`` and :attr:`conf_dir` as `HADOOP_CONF_DIR`.
 
     Args:
@@ -48,6 +45,9 @@ class YarnServer(Server):
     """
 
     title = "YARN"
+    #: With what the shaded jar of Hadoop's servers leaves out: its ResourceManager makes
+    #: certificates.
+    jars = (hadoop.JARS, "yarn-3.5.0")
 
     def __init__(
         self,
@@ -59,25 +59,12 @@ class YarnServer(Server):
     ) -> None:
         super().__init__(directory, port, **options)
         self._file_system = file_system
-        self._web_port = 0
-        self._class_path = ""
-
-    @property
-    def conf_dir(self) -> Path:
-        """For HADOOP_CONF_DIR: core-site.xml and yarn-site.xml."""
-        return self.directory / "conf"
-
-    @property
-    def web(self) -> str:
-        """The ResourceManager's REST API: ``http://127.0.0.1:PORT/ws/v1/cluster/…``."""
-        return f"http://{LOOPBACK}:{self._web_port}"
 
     @property
     def addresses(self) -> Mapping[str, str]:
         return {"yarn": self.address, "web": self.web, "HADOOP_CONF_DIR": str(self.conf_dir)}
 
-    def start_node(self, number: int) -> None:
-        """Start a NodeManager, also in place of one that was killed. Does not wait for it."""
+    def _start_node(self, number: int) -> None:
         folder = self.directory / "nodes" / str(number)
         services = ("address", "localizer.address", "collector-service.address", "webapp.address")
         own = {
@@ -88,32 +75,21 @@ class YarnServer(Server):
         settings = [word for name, value in own.items() for word in ("-D", f"{name}={value}")]
         # A container finds its Java by it.
         environment = {**os.environ, "JAVA_HOME": str(find_java().path.resolve().parents[1])}
-        self._spawn(
-            f"node-{number}",
-            java_command(_NODE_MANAGER, self._class_path, 256, *settings),
-            environment,
-        )
-
-    def kill_node(self, number: int) -> None:
-        """Kill a NodeManager, as by kill -9. Its containers are orphans then."""
-        self._parts.pop(f"node-{number}").stop(0)
+        self._spawn(f"node-{number}", self._command(_NODE_MANAGER, *settings), environment)
 
     def _launch(self) -> None:
+        super()._launch()
         self._folders("conf/webapps/cluster", "conf/webapps/node")  # pages that its jar lacks
-        more = resolve_jars(_JARS, self._say) / "*"
-        self._class_path = f"{class_path(self.conf_dir, self._say)}:{more}"
-        self._web_port = free_port()
-        self._write_settings()
-        self._spawn("manager", java_command(_RESOURCE_MANAGER, self._class_path, 384))
+        self._spawn("manager", self._command(_RESOURCE_MANAGER, heap_mb=384))
         for number in range(_NODES):
-            self.start_node(number)
+            self._start_node(number)
 
     def _answers(self) -> bool:
         """True if the ResourceManager counts all NodeManagers as alive."""
         metrics: dict[str, Any] = json_at(f"{self.web}/ws/v1/cluster/metrics")
         return bool(metrics.get("clusterMetrics", {}).get("activeNodes") == _NODES)
 
-    def _write_settings(self) -> None:
+    def _settings(self) -> dict[str, Mapping[str, str]]:
         places = {
             "yarn.resourcemanager.hostname": LOOPBACK,
             "yarn.resourcemanager.address": self.address,
@@ -123,10 +99,9 @@ class YarnServer(Server):
                 for name in ("scheduler", "resource-tracker", "admin")
             },
         }
-        core = {
-            "fs.defaultFS": self._file_system,
-            "hadoop.tmp.dir": str(self.directory / "tmp"),
+        core = {"fs.defaultFS": self._file_system, "hadoop.tmp.dir": str(self.directory / "tmp")}
+        return {
+            "core-site": core,
+            "yarn-site": _SETTINGS | places,
+            "capacity-scheduler": _SCHEDULER,
         }
-        write_settings(self.conf_dir / "core-site.xml", core)
-        write_settings(self.conf_dir / "yarn-site.xml", _SETTINGS | places)
-        write_settings(self.conf_dir / "capacity-scheduler.xml", _SCHEDULER)
