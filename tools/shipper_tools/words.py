@@ -33,16 +33,6 @@ _OPENERS = frozenset(_OPENERS_TEXT.split())
 """Words with which no noun phrase begins, or that point at something outside the sentence."""
 
 
-class Docstring(NamedTuple):
-    path: Path
-    line: int
-    text: str
-
-    def is_fragment(self) -> bool:
-        """Return True if the first word can begin neither a sentence nor a noun phrase."""
-        return re.split(r"[\s,.:;]", self.text.strip(), maxsplit=1)[0].lower() in _OPENERS
-
-
 class DocFigures(NamedTuple):
     long_lines: list[str]
     """`FILE:LINE` of each line over MOST_COLUMNS; those of tables and links cannot be wrapped."""
@@ -52,24 +42,30 @@ class DocFigures(NamedTuple):
     sentences: int
 
 
-def docstrings(root: Path) -> Iterator[Docstring]:
-    """Yield the docstrings of the product's modules, of what they define, and of fields."""
+def docstrings(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield `FILE:LINE` and text of the docstrings of the product's modules, of what they define,
+    and of fields."""
     for source in (path for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))):
         path = source.relative_to(root)
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
             if isinstance(
                 node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
             ) and (text := ast.get_docstring(node)):
-                yield Docstring(path, getattr(node, "lineno", 1), text)
+                yield f"{path}:{getattr(node, 'lineno', 1)}", text
             body = getattr(node, "body", None)
             for before, after in pairwise(body if isinstance(body, list) else ()):
                 if isinstance(before, ast.Assign | ast.AnnAssign) and (text := _string(after)):
-                    yield Docstring(path, after.lineno, text)
+                    yield f"{path}:{after.lineno}", text
 
 
 def _string(node: ast.stmt) -> str:
     value = node.value if isinstance(node, ast.Expr) else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def is_fragment(docstring: str) -> bool:
+    """Return True if the first word can begin neither a sentence nor a noun phrase."""
+    return re.split(r"[\s,.:;]", docstring.strip(), maxsplit=1)[0].lower() in _OPENERS
 
 
 def measure_docs(root: Path) -> DocFigures:
@@ -98,35 +94,33 @@ def measure_docs(root: Path) -> DocFigures:
 
 
 def main() -> int:
-    """Print the figures; with ``--check`` return 1 if one is beyond its limit."""
+    """Print the figures, and what to change if one is beyond its limit; with ``--check`` return 1
+    then."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if a figure is beyond its limit")
-    parser.add_argument("--fragments", action="store_true", help="print the fragments")
     asked = parser.parse_args()
-    every = list(docstrings(Path()))
-    fragments = [found for found in every if found.is_fragment()]
-    share, docs = len(fragments) / len(every), measure_docs(Path())
-    print(f"docstrings that open with a fragment  {share:.1%} of {len(every):,}")
+    texts = dict(docstrings(Path()))
+    fragments = [place for place, text in texts.items() if is_fragment(text)]
+    share, docs = len(fragments) / len(texts), measure_docs(Path())
+    print(f"docstrings that open with a fragment  {share:.1%} of {len(texts):,}")
     print(f"docs: lines over {MOST_COLUMNS} columns          {len(docs.long_lines)}")
     print(
         f"docs: words per sentence              median {docs.median:g}, 95 % {docs.percentile}"
         f" ({docs.sentences:,} sentences)"
     )
-    if asked.fragments:
-        for each in fragments:
-            print(f"{each.path}:{each.line}: {each.text.splitlines()[0]}")
     wrong = []
     if share > MOST_FRAGMENTS:
-        wrong.append(f"more than {MOST_FRAGMENTS:.1%} of the docstrings open with a fragment")
+        wrong.append(
+            f"more than {MOST_FRAGMENTS:.1%} of the docstrings open with a fragment: "
+            f"{', '.join(fragments)}"
+        )
     if docs.long_lines:
         wrong.append(f"longer than {MOST_COLUMNS} columns: {', '.join(docs.long_lines)}")
     if docs.median > MEDIAN_WORDS or docs.percentile > MOST_WORDS:
         wrong.append(
             f"sentences in docs: the median may be {MEDIAN_WORDS}, 95 % may be {MOST_WORDS} words"
         )
-    if asked.check:
-        for fault in wrong:
-            print(fault, file=sys.stderr)
+    print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     return 1 if asked.check and wrong else 0
 
 
