@@ -99,8 +99,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if a figure is beyond its limit")
     asked = parser.parse_args()
-    texts = dict(docstrings(Path()))
-    fragments = [place for place, text in texts.items() if is_fragment(text)]
+    texts = list(docstrings(Path()))
+    fragments = [place for place, text in texts if is_fragment(text)]
     share, docs = len(fragments) / len(texts), measure_docs(Path())
     print(f"docstrings that open with a fragment  {share:.1%} of {len(texts):,}")
     print(f"docs: lines over {MOST_COLUMNS} columns          {len(docs.long_lines)}")
