@@ -17,9 +17,10 @@ from pydantic import Secret
 from shipper_tools.dev import servers, state
 from shipper_tools.dev.console_consumer import read_records, read_topic
 from shipper_tools.dev.errors import DevServerError
+from shipper_tools.dev.http import Refused
 from shipper_tools.dev.kafka import answers
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
-from shipper_tools.dev.s3_client import S3Client, S3Refused
+from shipper_tools.dev.s3_client import S3Client
 
 from shipper.config.load import load_cluster
 from shipper.errors import ClusterRefuses
@@ -220,7 +221,7 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
 
     client = S3Client(endpoint, ACCESS_KEY, SECRET_KEY)
     assert client.keys("logs") == ["2026/a b.log"]
-    with pytest.raises(S3Refused, match="403"):
+    with pytest.raises(Refused, match="403"):
         S3Client(endpoint, ACCESS_KEY, "wrong").get("logs", "2026/a b.log")
     assert dev(home, "down", "s3").returncode == 0
     with pytest.raises(OSError, match="refused"):

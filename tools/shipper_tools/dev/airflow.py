@@ -13,8 +13,6 @@ import os
 import secrets
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,8 @@ from shipper.cli.dags import write_dag_files
 from shipper.errors import UsageError
 from shipper.jars import Say
 from shipper.processes import ProcessId
+from shipper_tools.dev import http
 from shipper_tools.dev.errors import DevServerError
-from shipper_tools.dev.http import DIRECT, json_at
 from shipper_tools.dev.ports import LOOPBACK, free_port
 from shipper_tools.dev.postgres import PostgresServer, why_no_postgres
 from shipper_tools.dev.process import write_for_us_alone
@@ -161,18 +159,17 @@ class Airflow(Server):
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         # Nobody has to log in, but each request needs a token.
-        self._token = self._token or json_at(f"{self.url}/auth/token", 30).get("access_token", "")
+        if not self._token:
+            self._token = http.json_at(f"{self.url}/auth/token", 30).get("access_token", "")
         if not self._token:
             raise AirflowSilent(f"Airflow gives no token for {method} {path}.")
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}/api/v2/{path}", data, headers, method=method)
         try:
-            with DIRECT.open(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")[:1000]
-            raise AirflowError(f"Airflow refused {method} {path}: {error.code} {said}") from error
+            answer = http.request(method, f"{self.url}/api/v2/{path}", data, headers, 30)
+            return json.loads(answer or b"null")
+        except http.Refused as error:
+            raise AirflowError(f"Airflow refused {method} {path}: {error}") from error
         except OSError as error:
             raise AirflowSilent(f"Airflow does not answer {method} {path}: {error}") from error
 
@@ -203,7 +200,7 @@ class Airflow(Server):
 
     def _answers(self) -> bool:
         """True if its scheduler, DAG processor and API answer."""
-        health = json_at(f"{self.url}/api/v2/monitor/health", 30)
+        health = http.json_at(f"{self.url}/api/v2/monitor/health", 30)
         return all(
             health.get(part, {}).get("status") == "healthy"
             for part in ("metadatabase", "scheduler", "dag_processor")

@@ -6,16 +6,41 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Any
 
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def answers(url: str, timeout_seconds: float = 2.0) -> bool:
+class Refused(Exception):
+    """A server answered that it does not do what it was asked."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"{status} {said}")
+        self.status = status
+
+
+def request(
+    method: str,
+    url: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout_seconds: float = 60.0,
+) -> bytes:
+    """Return the body of the answer. Raises Refused; OSError if nobody answers."""
+    asked = urllib.request.Request(url, body, dict(headers or {}), method=method)
+    try:
+        with _DIRECT.open(asked, timeout=timeout_seconds) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        raise Refused(error.code, error.read().decode(errors="replace")[:1000]) from error
+
+
+def answers(url: str) -> bool:
     """Return True if an HTTP server answers there, whatever it answers."""
     try:
-        DIRECT.open(url, timeout=timeout_seconds).close()
-    except urllib.error.HTTPError:
+        request("GET", url, timeout_seconds=2.0)
+    except Refused:
         return True
     except OSError:
         return False
@@ -25,8 +50,7 @@ def answers(url: str, timeout_seconds: float = 2.0) -> bool:
 def json_at(url: str, timeout_seconds: float = 5.0) -> dict[str, Any]:
     """Return the JSON object that a server answers with; empty if it does not."""
     try:
-        with DIRECT.open(url, timeout=timeout_seconds) as answer:
-            found: dict[str, Any] = json.load(answer)
-    except (OSError, ValueError):
+        found: dict[str, Any] = json.loads(request("GET", url, timeout_seconds=timeout_seconds))
+    except (OSError, ValueError, Refused):
         return {}
     return found

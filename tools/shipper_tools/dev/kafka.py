@@ -182,7 +182,11 @@ def answers(bootstrap: str, timeout_seconds: float = 2.0) -> bool:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    where = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 100}
+    where: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 100,
+    }
     try:
         AdminClient(where).list_topics(timeout=timeout_seconds)
     except KafkaException:

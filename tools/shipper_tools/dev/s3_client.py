@@ -9,28 +9,18 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
-from shipper_tools.dev.http import DIRECT
+from shipper_tools.dev import http
 
 _REGION = "us-east-1"
 
 
-class S3Refused(Exception):
-    """What a server said instead of doing what it was asked."""
-
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(f"{status}: {said}")
-        self.status = status
-
-
 @dataclass(frozen=True)
 class S3Client:
-    """Of one server. Each call is one request. Raises S3Refused; OSError if nobody answers."""
+    """Of one server. Each call is one request. Raises http.Refused; OSError if nobody answers."""
 
     endpoint: str
     access_key: str
@@ -40,7 +30,7 @@ class S3Client:
         """Does nothing if it is there."""
         try:
             self._request("PUT", f"/{name}")
-        except S3Refused as error:
+        except http.Refused as error:
             if error.status != 409:
                 raise
 
@@ -62,13 +52,8 @@ class S3Client:
         headers = self._signed(method, path, hashlib.sha256(content).hexdigest())
         if method == "PUT":
             headers["Content-Type"] = "application/octet-stream"
-        data = content if method == "PUT" else None
-        request = urllib.request.Request(self.endpoint + path, data, headers, method=method)
-        try:
-            with DIRECT.open(request, timeout=60) as answer:
-                return bytes(answer.read())
-        except urllib.error.HTTPError as error:
-            raise S3Refused(error.code, error.read().decode(errors="replace")[:500]) from error
+        body = content if method == "PUT" else None
+        return http.request(method, self.endpoint + path, body, headers)
 
     def _signed(self, method: str, path: str, content_hash: str) -> dict[str, str]:
         now = dt.datetime.now(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
