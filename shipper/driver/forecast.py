@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shipper.report.past_runs import PastShip
 from shipper.report.plan_result import Forecast, Limit
 from shipper.report.results import ShipResult
 from shipper.worker.receipt import Receipt
@@ -20,7 +19,7 @@ _FULL, _WAITED, _BUSY = 0.8, 0.2, 0.5
 _COST_NEAR, _COST_FAR, _REACHED = 8.2e-9, 10.6e-9, 10e6
 
 
-def forecast(sizing: Sizing, tuning: Tuning, count: int, past: PastShip | None) -> Forecast:
+def forecast(sizing: Sizing, tuning: Tuning, count: int, past: ShipResult | None) -> Forecast:
     """Return what is known of a ship of ``count`` bytes, uncompressed. ``past``: an earlier ship of
     the pipeline to the cluster; None: no result tells of one."""
     link, tasks = sizing.link, sizing.tasks

@@ -93,7 +93,7 @@ def _of_ship(result: ShipResult) -> Iterator[Metric]:
         "records_quarantined": sum(result.quarantined.values()),
         "records_late": result.late_records,
         "records_parked": sum(topic.parked for topic in result.topics),
-        "bytes_delivered": sum(topic.delivered_bytes for topic in result.topics),
+        "bytes_delivered": result.bytes,
         "bytes_on_the_wire": result.wire_bytes,
         "lanes_reopened": result.lane_reopened,
         "task_retries": result.task_retries,

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from shipper import runtime
-from shipper.report.plan_result import Limit, PlanResult
-from shipper.report.results import PastRun
+from shipper.report.plan_result import PlanResult
+from shipper.report.results import PastRun, ShipResult
 from shipper.report.run_folder import RunFolder, names_in
 from shipper.report.window_records import WindowRecord, read_records
 from shipper.report.window_state import contains
@@ -31,7 +31,7 @@ _WINDOWS_WITH_A_SHIP = 3
 """Windows whose last run is asked for a ship by which to foretell another one. Each plan asks, one
 after the other."""
 
-S = TypeVar("S", "_Report", "PastShip", PlanResult)
+S = TypeVar("S", "_Report", ShipResult, PlanResult)
 
 log = logging.getLogger("shipper.history")
 
@@ -115,40 +115,15 @@ def _succeeded(fs: Any, folder: str, names: Collection[str], window: Window) -> 
             )
 
 
-class _SentTo(BaseModel):
-    delivered_bytes: int = 0
-
-
-class PastShip(BaseModel):
-    """Figures of an earlier ship, which tell what another one will cost."""
-
-    run_id: str
-    tasks: int = 0
-    ship_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    wire_bytes: int = 0
-    limited_by: Limit | None = None
-    topics: list[_SentTo] = []
-
-    @property
-    def bytes(self) -> int:
-        return sum(topic.delivered_bytes for topic in self.topics)
-
-    @property
-    def tells(self) -> bool:
-        """True if it took long enough, and has all figures."""
-        return all((self.limited_by, self.bytes, self.wire_bytes, self.cpu_seconds))
-
-
-def last_ship(runs_uri: str, pipeline: str, cluster: str) -> PastShip | None:
+def last_ship(runs_uri: str, pipeline: str, cluster: str) -> ShipResult | None:
     """Return the latest ship to the cluster that took long enough to tell what held it up; None if
     none of the last runs over the latest windows has one. Raises OSError."""
     fs, path = file_system(f"{runs_uri.rstrip('/')}/{pipeline}")
     names = sorted((name for _, name in _windows(fs, path)), reverse=True)
     for folder in (f"{path}/{name}" for name in names[:_WINDOWS_WITH_A_SHIP]):
         run_id = max(names_in(fs, folder), default="")
-        found = _find(fs, f"{folder}/{run_id}/ship.{cluster}.json", run_id, PastShip)
-        if found and found.tells:
+        found = _find(fs, f"{folder}/{run_id}/ship.{cluster}.json", run_id, ShipResult)
+        if found and found.limited_by and found.bytes and found.wire_bytes and found.cpu_seconds:
             return found
     return None
 

@@ -284,6 +284,11 @@ class ShipResult(StepResult, OfCluster):
         return sum(topic.delivered for topic in self.topics if not topic.quarantine)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of values and keys that this run sent, uncompressed; in quarantine, too."""
+        return sum(topic.delivered_bytes for topic in self.topics)
+
+    @property
     def before(self) -> int:
         """Records already committed, in the quarantine topic too."""
         return sum(topic.before for topic in self.topics)

@@ -7,7 +7,6 @@ from shipper.driver.judge_delivery import evaluate_delivery
 from shipper.ledger.fold import Chunks
 from shipper.ledger.inventory import figures
 from shipper.ledger.records import ChunkKey, ChunkValue
-from shipper.report.past_runs import PastShip
 from shipper.report.results import FileAccount, ShipResult, TopicAccount, write_checksum
 from shipper.report.throughput import foretold
 from shipper.types import FileId, SplitId
@@ -193,16 +192,15 @@ def test_a_ship_that_a_quota_held_up_says_so():
     assert limit_of(ship(ship_seconds=100.0, ack_ms=400.0), [receipt], 10_000_000) == "quota"
 
 
-PAST = PastShip.model_validate(
-    {
-        "run_id": "r9",
-        "tasks": 2,
-        "ship_seconds": 10.0,
-        "cpu_seconds": 12.0,
-        "wire_bytes": 200_000_000,
-        "limited_by": "source",
-        "topics": [{"delivered_bytes": 600_000_000}, {"delivered_bytes": 400_000_000}],
-    }
+PAST = ShipResult(
+    **common(run_id="r9"),
+    cluster="c",
+    tasks=2,
+    ship_seconds=10.0,
+    cpu_seconds=12.0,
+    wire_bytes=200_000_000,
+    limited_by="source",
+    topics=[TopicAccount(topic="t", delivered_bytes=1_000_000_000)],
 )
 NEAR = {"rtt_seconds": 0.001, "ack_seconds": 0.004, "bandwidth_bytes_per_second": 125e6}
 
