@@ -57,7 +57,6 @@ def render(report: RunReport) -> str:
     """Return the page. Takes any report, whatever is missing in it: the page of a failed run
     matters most."""
     run = run_view(report)
-    numbered = [(f"c{i}", one) for i, one in enumerate(run.clusters)]
     results = (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
     page: str = _template().render(
         report=report,
@@ -77,9 +76,9 @@ def render(report: RunReport) -> str:
         gates=gate_tables(report),
         figures=[figure_table(one) for one in run.clusters if one.topics or one.counts],
         ships=[
-            throughput(account, account.ship, i)
-            for i, account in numbered
-            if account.ship and (account.ship.delivered or account.ship.timeline)
+            throughput(one, one.ship)
+            for one in run.clusters
+            if one.ship and (one.ship.delivered or one.ship.timeline)
         ],
         files=file_table(report, run.clusters),
         left_out=left_out_table(report),
