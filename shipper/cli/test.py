@@ -10,7 +10,7 @@ import typer
 
 from shipper.cli.console import Config, Json, err, new_app, out, print_json
 from shipper.cli.samples import read_samples
-from shipper.config.cases import FOLDER, CaseFile, load_cases, pipelines_with_tests
+from shipper.config.cases import CaseFile, load_cases, pipelines_with_tests
 from shipper.config.load import pipeline_names
 from shipper.errors import ConfigError, UsageError
 from shipper.report.markup import plural, words
@@ -41,7 +41,7 @@ def run_tests(
     files = _load(config, [pipeline] if pipeline else pipelines_with_tests(config))
     if not files:
         raise UsageError(
-            f"there are no tests in {config / FOLDER}. Write a first one with `shipper preview "
+            f"there are no tests in {config / 'tests'}. Write a first one with `shipper preview "
             "PIPELINE --save-test`.",
             code="SHIP-113",
         )

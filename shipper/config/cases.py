@@ -15,19 +15,13 @@ from pydantic import Field, Secret, field_validator, model_validator
 
 from shipper.config.environment import EVERYTHING
 from shipper.config.explain import validated
-from shipper.config.load import (
-    LoadedConfig,
-    ignored,
-    load_pipeline,
-    show,
-)
+from shipper.config.load import Folder, LoadedConfig, load_pipeline
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import SCHEME, Fault, Model, refuse, resolve_uri, suggestion
 from shipper.config.units import Moment
-from shipper.config.yaml_file import ConfigFault, YamlFile, in_order, read_yaml
+from shipper.config.yaml_file import ConfigFault, YamlFile, in_order
 from shipper.errors import ConfigError
 
-FOLDER = "tests"
 MOST_RECORDS = 1_000
 """A sample has at most so many. More are no example that a person reads."""
 #: Replaces the key of each hash: tests give the same result on every machine, and need no secret.
@@ -155,7 +149,7 @@ class CaseFile:
         found = self.cases[case]
         if found.file is not None:
             return self.folder / found.file
-        return (found.lines or "").encode(_encoding(self.pipeline))
+        return (found.lines or "").encode(self.pipeline.source.encoding)
 
     def place(self, case: str, *below: str | int) -> str:
         """Return file, line and column of a case or of something in it, for people and for
@@ -166,7 +160,11 @@ class CaseFile:
 
 def cases_path(config_dir: Path, pipeline: str) -> Path:
     """Return the path of the pipeline's file of tests."""
-    return config_dir / FOLDER / f"{pipeline}.yaml"
+    return _tests(config_dir).path(pipeline)
+
+
+def _tests(config_dir: Path) -> Folder[PipelineTests]:
+    return Folder(config_dir, PipelineTests)
 
 
 def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
@@ -185,16 +183,14 @@ def load_pipeline_to_test(config_dir: Path, name: str) -> Pipeline:
 
 def load_cases(config_dir: Path, name: str) -> CaseFile:
     """Load ``tests/NAME.yaml`` and its pipeline. Raises ConfigError with all faults of the file."""
-    pipeline = load_pipeline_to_test(config_dir, name)
-    path = cases_path(config_dir, name)
-    shown = show(config_dir, path)
-    if not path.exists():
+    pipeline, tests = load_pipeline_to_test(config_dir, name), _tests(config_dir)
+    if not tests.path(name).exists():
         raise ConfigError(
-            f"{shown} does not exist, so pipeline {name!r} has no tests. Write a first one "
-            f"with `shipper preview {name} --save-test`.",
+            f"{tests.show(name)} does not exist, so pipeline {name!r} has no tests. Write a first "
+            f"one with `shipper preview {name} --save-test`.",
             code="SHIP-113",
         )
-    found = _read(config_dir, pipeline)
+    found = _read(tests, pipeline)
     if isinstance(found, list):
         raise ConfigError("\n".join(map(str, found)), code="SHIP-204")
     return found
@@ -204,38 +200,33 @@ def case_faults(
     config_dir: Path, loaded: LoadedConfig, pipeline: str | None = None
 ) -> list[ConfigFault]:
     """Return the faults of the tests: of one ``pipeline``, or of all, with those of no pipeline."""
-    names = [pipeline] if pipeline else [path.stem for path in _files(config_dir)]
-    faults = [] if pipeline else _ignored(config_dir)
+    tests = _tests(config_dir)
+    names = [pipeline] if pipeline else tests.stems()
+    faults = [] if pipeline else [fault for _, fault in tests.misnamed()]
     for name in names:
-        if (path := cases_path(config_dir, name)).exists() and name in loaded.pipelines:
-            read = _read(config_dir, loaded.pipelines[name])
+        if (path := tests.path(name)).exists() and name in loaded.pipelines:
+            read = _read(tests, loaded.pipelines[name])
             faults += read if isinstance(read, list) else []
         elif path.exists() and name not in loaded.broken:
             known = suggestion(name, [*loaded.pipelines], "there are")
             why = f"there is no pipeline {name!r} to test{known}; rename or delete the file"
-            faults.append(ConfigFault.of_file(show(config_dir, path), why))
+            faults.append(ConfigFault.of_file(tests.show(name), why))
     return faults
 
 
-def _read(config_dir: Path, pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
+def _read(tests: Folder[PipelineTests], pipeline: Pipeline) -> CaseFile | list[ConfigFault]:
     """Read the tests of ``pipeline``. Return their faults if there are any."""
-    path = cases_path(config_dir, pipeline.name)
-    file = read_yaml(path, show(config_dir, path))
+    file, folder = tests.file(pipeline.name), tests.path(pipeline.name).parent
     faults, found = list(file.faults), None
     if file.parsed:
         found, more = validated(PipelineTests, file, faults)
         faults += more
     for name, case in found.cases.items() if found else ():
-        for place, why in _faults(case, pipeline, path.parent):
+        for place, why in _faults(case, pipeline, folder):
             faults.append(file.fault(("cases", name, *place), why))
     if faults or found is None:
         return [*in_order(faults)]
-    return CaseFile(file, path.parent, pipeline, found.cases)
-
-
-def _encoding(pipeline: Pipeline) -> str:
-    """Return the encoding of the pipeline's files, if they are text."""
-    return pipeline.source.encoding
+    return CaseFile(file, folder, pipeline, found.cases)
 
 
 def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
@@ -248,9 +239,9 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
             yield ("file",), f"no such file: {sample}"
     if case.lines is not None:
         try:
-            case.lines.encode(_encoding(pipeline))
+            case.lines.encode(pipeline.source.encoding)
         except (LookupError, UnicodeError):
-            why = f"the text cannot be written in {_encoding(pipeline)}; put it into a `file`"
+            why = f"the text cannot be written in {pipeline.source.encoding}; put it into a `file`"
             yield ("lines",), why
     if case.cluster is not None and case.cluster not in pipeline.clusters:
         known = suggestion(case.cluster, list(pipeline.clusters), "the pipeline has")
@@ -273,19 +264,7 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
 def pipelines_with_tests(config_dir: Path) -> list[str]:
     """Return the names of the pipelines that have a file of tests, in their order. Raises
     ConfigError for a file that would be ignored."""
-    if ignored := _ignored(config_dir):
-        raise ConfigError("\n".join(map(str, ignored)), code="SHIP-204")
-    return [path.stem for path in _files(config_dir)]
-
-
-def _files(config_dir: Path) -> list[Path]:
-    return sorted((config_dir / FOLDER).glob("[!.]*.yaml"))
-
-
-def _ignored(config_dir: Path) -> list[ConfigFault]:
-    folder = config_dir / FOLDER
-    return [
-        ignored(path, show(config_dir, folder))
-        for path in sorted(folder.iterdir() if folder.is_dir() else ())
-        if path.suffix.lower() in (".yml", ".yaml") and path.suffix != ".yaml"
-    ]
+    tests = _tests(config_dir)
+    if ignored := [str(fault) for _, fault in tests.misnamed()]:
+        raise ConfigError("\n".join(ignored), code="SHIP-204")
+    return tests.stems()

@@ -355,8 +355,8 @@ class ConfigFile(Generic[M]):
 
 
 class Folder(Generic[M]):
-    """``config/pipelines`` or ``config/clusters``: YAML files of one kind, each named for what is
-    in it.
+    """``config/pipelines``, ``clusters`` or ``tests``: YAML files of one kind, each named for what
+    is in it.
 
     Args:
         leave: kinds of references that need not be known yet, see
@@ -371,7 +371,8 @@ class Folder(Generic[M]):
         platform: PlatformFile | None = None,
     ) -> None:
         self._config_dir = config_dir
-        self._key = "cluster" if model is Cluster else "pipeline"
+        keys: dict[type[Model], str] = {Cluster: "cluster", Pipeline: "pipeline"}
+        self._key = keys.get(model, "test")
         self._folder = config_dir / f"{self._key}s"
         self._model: type[M] = model
         self._leave = leave
@@ -401,7 +402,8 @@ class Folder(Generic[M]):
         by_lower: dict[str, str] = {}
         for path in self._files():
             if path.suffix != ".yaml":
-                yield path.stem, ignored(path, self.shown)
+                why = f"ignored because of its ending; rename it to {path.stem}.yaml"
+                yield path.stem, ConfigFault.of_file(f"{self.shown}/{path.name}", why)
                 continue
             first = by_lower.setdefault(path.stem.lower(), path.stem)
             if first != path.stem:
@@ -500,12 +502,6 @@ class Folder(Generic[M]):
 
 def _is_yaml(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
-
-
-def ignored(path: Path, folder: str) -> ConfigFault:
-    """Return the fault of a file that looks like ours, in ``folder``, and is not read."""
-    message = f"ignored because of its ending; rename it to {path.stem}.yaml"
-    return ConfigFault.of_file(f"{folder}/{path.name}", message)
 
 
 def missing_folder(config_dir: Path) -> ConfigFault:
