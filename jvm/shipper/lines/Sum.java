@@ -1,16 +1,17 @@
 package shipper.lines;
 
+import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import java.util.zip.CRC32;
 import java.util.zip.CRC32C;
+import org.apache.hadoop.util.CrcComposer;
+import org.apache.hadoop.util.DataChecksum.Type;
 
 /**
  * What some bytes are known by: how many they are, their CRC-32 and their CRC-32C, which processors compute faster than they read. Of two contents one behind
  * the other the sum follows from theirs, so that it does not matter how a file was cut. shipper/ledger/sums.py is the other side.
  */
 final class Sum {
-    private static final long CRC32_POLYNOMIAL = 0xEDB88320L, CRC32C_POLYNOMIAL = 0x82F63B78L;
-
     private final CRC32 first = new CRC32();
     private final CRC32C second = new CRC32C();
     private long length;
@@ -41,8 +42,8 @@ final class Sum {
     void append(Sum other) {
         long one = other.first();
         long two = other.second();
-        firstBefore = joined(first(), one, other.length(), CRC32_POLYNOMIAL);
-        secondBefore = joined(second(), two, other.length(), CRC32C_POLYNOMIAL);
+        firstBefore = joined(first(), one, other.length(), Type.CRC32);
+        secondBefore = joined(second(), two, other.length(), Type.CRC32C);
         lengthBefore = length() + other.length();
         first.reset();
         second.reset();
@@ -54,11 +55,11 @@ final class Sum {
     }
 
     private long first() {
-        return joined(firstBefore, first.getValue(), length, CRC32_POLYNOMIAL);
+        return joined(firstBefore, first.getValue(), length, Type.CRC32);
     }
 
     private long second() {
-        return joined(secondBefore, second.getValue(), length, CRC32C_POLYNOMIAL);
+        return joined(secondBefore, second.getValue(), length, Type.CRC32C);
     }
 
     /** LENGTH:CRC32CRC32C, the sums in hexadecimal. */
@@ -68,24 +69,14 @@ final class Sum {
         return length() + ":" + digits.toHexDigits(first(), 8) + digits.toHexDigits(second(), 8);
     }
 
-    /** The CRC of two contents, by theirs and the length of the second one: the first one times x^(8 · length), modulo the polynomial. */
-    private static long joined(long before, long behind, long length, long polynomial) {
-        long power = 1L << 23; // x^8; bit 31 is x^0
-        long found = before;
-        for (long left = length; left > 0 && before != 0; left >>= 1) {
-            found = (left & 1) != 0 ? product(power, found, polynomial) : found;
-            power = product(power, power, polynomial);
+    /** The CRC of two contents, by theirs and the length of the second one. */
+    private static long joined(long before, long behind, long length, Type type) {
+        if (length == 0) {
+            return before; // a composer of no bytes has no CRC
         }
-        return found ^ behind;
-    }
-
-    private static long product(long one, long other, long polynomial) {
-        long found = 0;
-        long shifted = other;
-        for (long bit = 1L << 31; bit > 0; bit >>= 1) {
-            found ^= (one & bit) != 0 ? shifted : 0;
-            shifted = (shifted & 1) != 0 ? shifted >> 1 ^ polynomial : shifted >> 1;
-        }
-        return found;
+        CrcComposer both = CrcComposer.newCrcComposer(type, length);
+        both.update((int) before, length); // the first one may be of any length
+        both.update((int) behind, length);
+        return Integer.toUnsignedLong(ByteBuffer.wrap(both.digest()).getInt());
     }
 }
