@@ -520,6 +520,7 @@ class Pipeline(Model):
         refuse(
             ((gate, index, check.check, *path), why)
             for gate, checks in (("source", gates.source), ("delivery", gates.delivery))
+            if gate in gates.model_fields_set  # the default of a gate contradicts nothing
             for index, check in enumerate(checks)
             for path, why in check.faults(facts)
         )

@@ -245,3 +245,11 @@ def test_a_gate_for_an_empty_window_contradicts_a_source_that_may_be_empty(tmp_p
     assert faults_of(tmp_path, check) == []
     found = faults_of(tmp_path, check, source="{path: logs/, when_empty: succeed}")
     assert [fault.partition(": ")[0] for fault in found] == ["gates.source[0].min"] * faults
+
+
+def test_only_checks_that_are_written_contradict_a_source_that_may_be_empty(tmp_path):
+    text = "pipeline: web\nsource: {path: logs/, when_empty: succeed}\ntopic: t\nclusters: [c]\n"
+    text += "gates: {delivery: [{check: checksum}]}\n"
+    c = "cluster: c\nbootstrap: 127.0.0.1:9092\n"
+    config = write_config(tmp_path / "config", {"pipelines/web": text, "clusters/c": c})
+    assert not load_all(config).faults
