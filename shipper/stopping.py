@@ -33,6 +33,8 @@ class Stopped(SystemExit):
         self.why = why or f"stopped by {signal.Signals(signum).name}"
         self.there: str | None = None
         """State of the records at the stop, if known."""
+        self.committed: int | None = None
+        """Records that the ledger has of the ship that was stopped, if known."""
         self.rest = SAME_COMMAND
         """Advice on what sends the rest."""
 

@@ -108,10 +108,10 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
             stopped.there = "Nothing was sent"
         stopped.rest = context.request.how_to_finish(context.pipeline.name)
         if name != REPORT:
-            context.folder.write(
-                result_name,
-                _timed(context, _failed(context, name, cluster, started_at, stopped.message)),
-            )
+            result = _failed(context, name, cluster, started_at, stopped.message)
+            if isinstance(result, ShipResult):
+                result.are_receipts_lost, result.ledger_records = True, stopped.committed
+            context.folder.write(result_name, _timed(context, result))
         why = "" if context.request.brief else f": {stopped.message}"
         say(f"{step_label(name, cluster)} STOPPED{why}")
         raise

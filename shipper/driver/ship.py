@@ -62,7 +62,7 @@ from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
-from shipper.ledger.records import Alias, Generation
+from shipper.ledger.records import Alias, Entry, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, right_of, write_as_lane
 from shipper.report.markup import plural
@@ -245,7 +245,7 @@ class ClusterShip:
             self._look_whether_topics_stayed(taken)
         except Stopped as stopped:
             context.engine.abandon()
-            stopped.there = self._there(taken)
+            stopped.there, stopped.committed = self._there(taken)
             raise
         return taken
 
@@ -449,10 +449,10 @@ class ClusterShip:
             self._failed(_left_out(self._cluster.name, left.left_out))
         self._close_account(left, before, taken)
 
-    def _there(self, taken: Takeover) -> str:
-        """Return the ledger's entries on the window's files after all shipping has ended. A
-        transaction that was cut off stays open until the next run fences it, so this waits only for
-        the records in front of it."""
+    def _there(self, taken: Takeover) -> tuple[str, int | None]:
+        """Return the ledger's entries on the window's files after all shipping has ended, and the
+        number of this ship's records, if known. A transaction that was cut off stays open until
+        the next run fences it, so this waits only for the records in front of it."""
         question = ask_committed(taken.chunks_end)
         try:
             try:
@@ -463,13 +463,13 @@ class ClusterShip:
                 taken.chunks.add(chunk.key, chunk.value, chunk.timestamp_ms)
             left = self._decide(taken)
         except ShipperError as error:
-            return f"The ledger of {self._cluster.name} could not be read any more ({error})"
+            return f"The ledger of {self._cluster.name} could not be read any more ({error})", None
         files = plural(len(left.of("done", "ship", "skip")), "file")
         records = plural(sum(left.records.values()), "record")
         return (
             f"The ledger of {self._cluster.name} has {least}{records} of this window "
             f"({len(left.complete)} of {files} complete)"
-        )
+        ), self._committed(seen)
 
     @contextmanager
     def _read_back_connecting(self) -> Iterator[ReadBack | None]:
@@ -718,11 +718,15 @@ class ClusterShip:
                 code="timeline",
             )
             return
-        generations = self._result.generations
         if self._result.are_receipts_lost:
-            self._result.ledger_records = sum(
-                chunk.value.records
-                for chunk in committed
-                if chunk.key.topic and chunk.value.generation in generations
-            )
-        self._result.timeline = timeline(committed, generations)
+            self._result.ledger_records = self._committed(committed)
+        self._result.timeline = timeline(committed, self._result.generations)
+
+    def _committed(self, chunks: Sequence[Entry]) -> int:
+        """Return the number of this ship's records in these chunks."""
+        generations = self._result.generations
+        return sum(
+            chunk.value.records
+            for chunk in chunks
+            if chunk.key.topic and chunk.value.generation in generations
+        )

@@ -106,8 +106,8 @@ def _ship(result: ShipResult) -> str:
     parts = [f"{plural(result.delivered, 'record')}{files} sent{rate}"]
     if result.are_receipts_lost:
         held = result.ledger_records
-        known = "could not be asked" if held is None else f"holds {plural(held, 'record')} of it"
-        parts = [f"the number of sent records is unknown; the ledger {known}"]
+        known = "" if held is None else f"; the ledger holds {plural(held, 'record')} of it"
+        parts = [f"the number of sent records is unknown{known}"]
     if result.late_files:
         late = plural(result.late_records, "record")
         parts.append(f"{late} of these from {plural(result.late_files, 'late file')}")

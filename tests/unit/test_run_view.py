@@ -68,7 +68,7 @@ def named(told):
     return told.failed.cluster
 
 
-@pytest.mark.parametrize(("held", "says"), [(3, "3 records"), (None, "not be asked")])
+@pytest.mark.parametrize(("held", "says"), [(3, "3 records"), (None, "unknown")])
 def test_a_ship_whose_receipts_are_lost_never_says_that_it_sent_nothing(held, says):
     lost = samples.ship({}, are_receipts_lost=True, ledger_records=held)
     assert "0 records sent" not in summary(lost)

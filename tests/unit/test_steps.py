@@ -136,6 +136,7 @@ def test_without_a_later_one_its_own_failure_is_the_result(context, monkeypatch,
     ("step", "cluster", "says"),
     [
         (PLAN, None, "Nothing was sent"),
+        (SHIP, "near", "What was sent until then, if anything"),
         (GATE_DELIVERY, "near", "What was sent until then, if anything"),
     ],
 )
@@ -150,6 +151,8 @@ def test_a_step_that_was_stopped_claims_no_more_than_it_knows(
         steps.run_step(context, step, cluster)
     [left] = Path(context.folder.uri).glob("*.json")
     assert f"stopped by SIGTERM. {says}" in left.read_text()
+    ship = context.folder.find("ship.near", ShipResult)
+    assert ship is None or ship.are_receipts_lost
 
 
 def test_a_report_that_was_stopped_says_what_became_of_the_run(context, monkeypatch):
