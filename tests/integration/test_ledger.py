@@ -448,6 +448,7 @@ def test_a_damaged_ledger_and_a_missing_one_stop_their_clusters_alone_and_moved_
         done = world.shipper(*look)
         assert done.returncode != 0
         assert "SHIP-503" in " ".join((done.stdout + done.stderr).split()), look
+        assert "secure-a-cluster" not in done.stdout, "no right is missing"
 
     assert (
         world.shipper(

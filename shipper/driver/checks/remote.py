@@ -22,8 +22,8 @@ from shipper.driver.checks.refusals import (
     no_transactions,
 )
 from shipper.driver.schemas import refused_schemas
-from shipper.errors import ClusterError
-from shipper.finding import Finding, fail, ok, warn
+from shipper.errors import ClusterError, LedgerGone
+from shipper.finding import Finding, fail, of_error, ok, warn
 from shipper.kafka import tls
 from shipper.kafka.admin import NO_TRANSACTIONS, TopicFacts
 from shipper.kafka.client import GROUP, ClusterClient
@@ -247,6 +247,12 @@ class ClusterTarget(CheckTarget):
         return ok(says)
 
     def ledger(self) -> Iterator[Finding]:
+        try:
+            yield from self._ledger()
+        except LedgerGone as gone:
+            yield replace(of_error(gone), remedy="see docs/how-to/recover-a-ledger.md")
+
+    def _ledger(self) -> Iterator[Finding]:
         topic = self.cluster.ledger_topic(self.of.key)
         right = Right("topic", topic, ledger_rights(self.cluster))
         said = self.client.allowed([topic])[topic]
