@@ -72,7 +72,7 @@ class Progress:
         self._moved_at = runtime.monotonic()
         self.stalled: DeliveryError | None = None
         """Error with which the job was stopped because nothing moved."""
-        self._silent_until = self._unread_until = 0.0
+        self._silent_until = self._unread_until = self._empty_until = 0.0
         self._told: tuple[object, ...] = ()
         """The figures of the last line."""
 
@@ -142,13 +142,15 @@ class Progress:
             self._unread_until = seconds + _SILENT_SECONDS
             say(f"{self._order.cluster}: progress cannot be read right now: {error}")
             return
-        self._tell(self._figures(seconds))
         if not self._records and not self._ended:
+            self._empty_until = seconds
+        self._tell(self._figures(seconds))
+        if self._empty_until == seconds:
             if seconds >= self._silent_until:
                 self._silent_until = seconds + _SILENT_SECONDS
                 say(
                     f"{self._order.cluster}: nothing is committed yet, {format_duration(seconds)} "
-                    "after Spark began to read"
+                    "after Spark began to start tasks"
                 )
             return
         figures = (self._records, len(self._ended), self._parked)
@@ -157,20 +159,21 @@ class Progress:
         self._told, self._silent_until = figures, seconds + _SILENT_SECONDS
         left = self._figures(seconds).seconds_left
         eta = "" if left is None else f", about {format_duration(left)} left"
-        rate = self._records / seconds
+        sending = seconds - self._empty_until
         parked = f"; records wait for {', '.join(self._parked)}" if self._parked else ""
         say(
             f"{self._order.cluster}: {plural(self._records, 'record')} "
             f"({format_bytes(self._bytes)}), {self._share:.0%} of "
-            f"{format_bytes(self._size_bytes)} in files, {rate:,.0f} records/s, "
-            f"{format_bytes(self._wire_bytes / seconds)}/s on the wire{eta}{parked}"
+            f"{format_bytes(self._size_bytes)} in files, "
+            f"{self._records / sending:,.0f} records/s, "
+            f"{format_bytes(self._wire_bytes / sending)}/s on the wire{eta}{parked}"
         )
 
     def _figures(self, seconds: float) -> ShipProgress:
         (before, records), self._told_before = self._told_before, (seconds, self._records)
         return ShipProgress(
             cluster=self._order.cluster,
-            began=self._began,
+            began=self._began + dt.timedelta(seconds=self._empty_until),
             at=self._began + dt.timedelta(seconds=seconds),
             records=self._records,
             bytes=self._bytes,

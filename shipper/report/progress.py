@@ -31,7 +31,7 @@ class ShipProgress(Result):
     version: Literal[1] = 1
     cluster: str
     began: dt.datetime
-    """Time when Spark began to read."""
+    """Time of the last look at which nothing was committed: until then tasks start, and read."""
     at: dt.datetime
     records: int
     """Records since then, without dropped ones."""

@@ -222,6 +222,20 @@ def test_one_large_file_is_counted_by_its_bytes():
         wait_until(lambda: told[-1].share == 0.7)
 
 
+def test_the_start_of_tasks_makes_no_rate_slower_and_no_forecast_longer(clock):
+    told, file = [], FileId("a.log", 1000, 5)
+    split = OrderedSplit(SplitId(file, 0), counts_bytes=True)
+    job = Job(order_with(generation=3, splits={0: split}, stall_seconds=600), tell=told.append)
+    with job.progress:
+        assert job.goes_on_for(clock, 100)
+        chunk = chunk_value(end=False, generation=3, records=10, bytes=90)
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", ChunkKey(split.id, 0, "t"), chunk)])
+        assert job.goes_on_for(clock, 5)
+        assert job.goes_on_for(clock, 5)
+    assert told[-1].share == 0.1
+    assert told[-1].seconds_left == pytest.approx(90, abs=5)
+
+
 def test_a_store_that_does_not_answer_holds_up_neither_the_ship_nor_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr("shipper.report.progress._LEAVE_WITHIN_SECONDS", 0.2)
     answers = threading.Event()
