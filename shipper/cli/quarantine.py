@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,10 @@ from shipper.cli.console import (
     print_json,
 )
 from shipper.cli.open_ledger import OpenLedger, moment_text, open_ledgers, open_one
+from shipper.config.record_mapping import QUARANTINE_REASONS
+from shipper.config.rules import suggestion
+from shipper.driver.dispositions import quarantine_checks
+from shipper.errors import UsageError
 from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import InQuarantine, KeptValues, RecordPosition, in_quarantine
 from shipper.report.markup import plural
@@ -108,17 +112,30 @@ def list_(
 ) -> None:
     """List the records in quarantine, by run, file and reason. Only the ledger is read."""
     documents, wanted = {}, _Filter(reason, run, file)
-    for ledger in open_ledgers(config, pipeline, cluster):
-        rows = [
-            row
-            for row in _rows(in_quarantine(ledger.read()))
-            if wanted.takes(row.reasons, row.run, row.file)
-        ]
+    for ledger, found in _read(open_ledgers(config, pipeline, cluster), reason):
+        rows = [row for row in _rows(found) if wanted.takes(row.reasons, row.run, row.file)]
         documents[ledger.cluster.name] = [dataclasses.asdict(row) for row in rows]
         if not as_json:
             _print_rows(ledger, rows)
     if as_json:
         print_json(documents)
+
+
+def _read(
+    ledgers: Iterable[OpenLedger], reason: str | None
+) -> list[tuple[OpenLedger, InQuarantine]]:
+    """Return what is in quarantine on each cluster. Raises UsageError for a reason that no record
+    can have."""
+    read = [(ledger, in_quarantine(ledger.read())) for ledger in ledgers]
+    known = dict.fromkeys(QUARANTINE_REASONS)
+    for ledger, found in read:
+        known |= dict.fromkeys(quarantine_checks(ledger.pipeline))
+        for chunk in found.chunks:
+            known |= dict.fromkeys(chunk.value.reasons or ())
+    if reason is not None and reason not in known:
+        hint = suggestion(reason, known, "reasons")
+        raise UsageError(f"--reason {reason}: no record is in quarantine for that reason{hint}.")
+    return read
 
 
 @dataclass
@@ -174,9 +191,9 @@ def show(
     checksums.
     """
     forged, wanted = False, _Filter(reason, run, file)
-    for ledger in open_ledgers(config, pipeline, cluster):
+    for ledger, known in _read(open_ledgers(config, pipeline, cluster), reason):
         count, kept = 0, KeptValues()
-        for count, shown in enumerate(_shown(ledger, kept, wanted), 1):
+        for count, shown in enumerate(_shown(ledger, known, kept, wanted), 1):
             if as_json:
                 print(shown.json_line)
             elif count <= _SHOWN:
@@ -208,9 +225,10 @@ def export(
     Exit code 1 if values in the topic differ from the values that shipper sent, by the ledger's
     checksums. The file is written then, too.
     """
-    ledger, kept, count = open_one(config, pipeline, cluster), KeptValues(), 0
+    [(ledger, known)] = _read([open_one(config, pipeline, cluster)], reason)
+    kept, count = KeptValues(), 0
     with output_file(to, force=force) as part, part.open("w", encoding="ascii") as lines:
-        for shown in _shown(ledger, kept, _Filter(reason, run, file)):
+        for shown in _shown(ledger, known, kept, _Filter(reason, run, file)):
             lines.write(shown.json_line + "\n")
             count += 1
     out.say(f"{plural(count, 'record')} of {pipeline} on {ledger.cluster.name} written to {to}")
@@ -226,10 +244,12 @@ def _warns_of_forgery(ledger: OpenLedger, kept: KeptValues) -> bool:
     return bool(wrong)
 
 
-def _shown(ledger: OpenLedger, kept: KeptValues, wanted: _Filter) -> Iterator[Shown]:
+def _shown(
+    ledger: OpenLedger, known: InQuarantine, kept: KeptValues, wanted: _Filter
+) -> Iterator[Shown]:
     """Yield the wanted records in quarantine that count; records of a file that was re-shipped
     since are in the topic, but do not count. ``kept`` gets every record."""
-    known, topics = in_quarantine(ledger.read()), ledger.client.topics()
+    topics = ledger.client.topics()
     for topic in known.topics:
         for records in ledger.client.headed(topic) if topic in topics else ():
             for record in records:

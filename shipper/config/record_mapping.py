@@ -47,6 +47,16 @@ TIMESTAMP, WITHOUT_KEY = "timestamp", "without_key"
 UNENCODABLE = "unencodable"
 #: One record for a whole file, with `source.on_unreadable: quarantine`.
 UNREADABLE = "unreadable"
+QUARANTINE_REASONS = (
+    UNPARSEABLE,
+    UNENCODABLE,
+    UNROUTABLE,
+    TOO_MANY_TOPICS,
+    TOO_LARGE,
+    TIMESTAMP,
+    WITHOUT_KEY,
+    UNREADABLE,
+)
 _NAMED_AT_ALL = re.compile(r"\?P?<(?![=!])([^>]*)>")
 _DDL_NAME = re.compile(r"\s*(`(?:[^`]|``)+`|[^\s:`]+)[\s:]+\S")
 

@@ -177,6 +177,15 @@ def what_is_in_quarantine_is_listed_and_shown(world, bad):
     assert "no such line" in quarantine(world, "show", world.name).stdout
     assert len(quarantine(world, "show", world.name, "--json").stdout.splitlines()) == bad
 
+    nowhere = world.root / "nowhere.jsonl"
+    for command in (["list"], ["show"], ["export", "--to", str(nowhere)]):
+        done = quarantine(world, command[0], world.name, *command[1:], "--reason", "unparsable")
+        assert done.returncode == 2
+        assert "'unparseable'" in done.stderr
+    assert not nowhere.exists()
+    never = quarantine(world, "list", world.name, "--reason", "timestamp")
+    assert never.returncode == 0
+
     # Somebody else may write to the topic, with shipper's own headers: what they put there is not
     # corrected and shipped unnoticed.
     assert quarantine(world, "show", world.name).returncode == 0
