@@ -57,6 +57,7 @@ def render(report: RunReport) -> str:
     """Return the page. Takes any report, whatever is missing in it: the page of a failed run
     matters most."""
     run = run_view(report)
+    numbered = [(f"c{i}", one) for i, one in enumerate(run.clusters)]
     results = (report.plan, report.gate_source, *report.ships, *report.delivery_gates)
     page: str = _template().render(
         report=report,
@@ -72,13 +73,13 @@ def render(report: RunReport) -> str:
         # The report step's own times say only how long the report took.
         began=min(utc(at) for at in (report.started_at, *(r.started_at for r in results if r))),
         usual=_usual(report),
-        flows=[flow(one) for one in run.clusters if _has_sum(one)],
+        flows=[flow(account, i, report.plan) for i, account in numbered if _has_sum(account)],
         gates=gate_tables(report),
         figures=[figure_table(one) for one in run.clusters if one.topics or one.counts],
         ships=[
-            throughput(one, one.ship)
-            for one in run.clusters
-            if one.ship and (one.ship.delivered or one.ship.timeline)
+            throughput(account, account.ship, i)
+            for i, account in numbered
+            if account.ship and (account.ship.delivered or account.ship.timeline)
         ],
         files=file_table(report, run.clusters),
         left_out=left_out_table(report),

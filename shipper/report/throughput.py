@@ -1,9 +1,10 @@
-"""Throughput of a ship: records per second over time, as committed. A point counts the records that
-were committed since the point before it."""
+"""Throughput of a ship: records per second over time, as committed, with the mean as a dashed
+line. A point counts the records that were committed since the point before it."""
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,14 +12,14 @@ from typing import Any, NamedTuple
 
 from shipper.config.units import format_bytes, format_duration, utc
 from shipper.report.cluster_view import ClusterView
-from shipper.report.markup import moment, number, plural
+from shipper.report.markup import number, plural
 from shipper.report.plan_result import Forecast, Limit
 from shipper.report.results import ShipResult, TimelinePoint
 
-_WIDE, _TALL = 960, 120
-"""Units of a picture of columns, whatever its size on the screen."""
-_LEAST = 1.5
-"""Units of the lowest column."""
+_HEIGHT = 160
+_DAY = 86_400
+_TIME_STEPS = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600, _DAY)
+
 _LIMITS: dict[Limit, str] = {
     "source": "reading the files",
     "processor": "the processors",
@@ -41,28 +42,12 @@ class RateSpan(NamedTuple):
         return self.records / (self.end - self.start)
 
 
-def throughput(account: ClusterView, ship: ShipResult) -> dict[str, Any]:
-    """Return picture and sentence of one ship. The picture is empty for fewer than two steps."""
+def throughput(account: ClusterView, ship: ShipResult, prefix: str) -> dict[str, Any]:
+    """Return plot and sentence of one ship. The plot is None for fewer than two steps."""
     steps = spans(ship.timeline)
-    ends = (steps[0].start, steps[-1].end) if len(steps) > 1 else None
-    drawn = columns([(one.start, one.end, one.rate) for one in steps], *ends) if ends else ""
-    return {
-        "account": account,
-        "says": " ".join(_caption(ship, steps)),
-        "columns": drawn,
-        "ends": [moment(dt.datetime.fromtimestamp(at, dt.UTC)) for at in ends or ()],
-    }
-
-
-def columns(values: Sequence[tuple[float, float, float]], start: float, end: float) -> str:
-    """Return the path of a column for each begin, end and value, the largest as tall as the
-    picture."""
-    scale, most, path = _WIDE / (end - start), max(value for *_, value in values), ""
-    for begin, over, value in values:
-        wide, tall = (over - begin) * scale, max(_LEAST, _TALL * value / most) if value else 0.0
-        x = (begin - start) * scale + 0.08 * wide
-        path += f"M{x:.1f} {_TALL}v{-tall:.1f}h{0.84 * wide:.1f}v{tall:.1f}"
-    return path
+    plot = _plot(steps) if len(steps) > 1 else None
+    says = " ".join(_caption(ship, steps))
+    return {"account": account, "prefix": prefix, "says": says, "plot": plot}
 
 
 def foretold(found: Forecast) -> str:
@@ -101,7 +86,7 @@ def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
 
 def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
     if ship.delivered and ship.ship_seconds > 0:
-        size = ship.bytes / ship.ship_seconds
+        size = sum(topic.delivered_bytes for topic in ship.topics) / ship.ship_seconds
         mean = f"Mean {number(ship.delivered / ship.ship_seconds)} records/s"
         peak = f", peak {number(max(step.rate for step in steps))} records/s" if steps else ""
         took = f"{format_duration(ship.ship_seconds)} from the first byte to the last commit"
@@ -111,8 +96,8 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
     yield f"{plural(ship.tasks, 'Spark task')}, {plural(ship.lanes, 'lane')} each."
     if ship.limited_by is not None:
         yield f"Held up most by {_LIMITS[ship.limited_by]}."
-    if ship.cpu_seconds and ship.bytes:
-        yield f"{ship.cpu_seconds / ship.bytes * 1e9:.0f} core-seconds per GB."
+    if ship.cpu_seconds and (sent := sum(topic.delivered_bytes for topic in ship.topics)):
+        yield f"{ship.cpu_seconds / sent * 1e9:.0f} core-seconds per GB."
     if ship.ack_ms is not None and ship.held_ack_ms is not None:
         yield (
             f"Sized for acknowledgements after {ship.ack_ms:.0f} ms; at the end they took "
@@ -126,3 +111,64 @@ def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:
     if ship.task_retries or ship.lane_reopened:
         retries = plural(ship.task_retries, "task retry", "task retries")
         yield f"{retries}, {plural(ship.lane_reopened, 'lane')} reopened."
+
+
+def _plot(steps: Sequence[RateSpan]) -> dict[str, Any]:
+    """Draw an area of steps over time, in a box of 1000 × 160 that is stretched to the width of the
+    plot, and its axes."""
+    start, end = steps[0].start, steps[-1].end
+    peak = max(step.rate for step in steps)
+    mean = sum(step.records for step in steps) / (end - start)
+    y_ticks = ticks(peak)
+    digits = max(0, -math.floor(math.log10(y_ticks[1])))
+    top = max(peak, y_ticks[-1]) * 1.04
+
+    def y(value: float) -> str:
+        return coordinate(_HEIGHT * (1 - value / top), 1)
+
+    path = "".join(
+        f"V{y(step.rate)}H{coordinate(1000 * (step.end - start) / (end - start), 1)}"
+        for step in steps
+    )
+    first, last = _time(start, "%Y-%m-%d"), _time(end, "%Y-%m-%d")
+    return {
+        "path": f"M0 {_HEIGHT}{path}V{_HEIGHT}",
+        "y_ticks": [(y(value), f"{value:,.{digits}f}") for value in y_ticks],
+        "x_ticks": list(_x_ticks(start, end)),
+        "days": first if first == last else f"{first} to {last}",
+        "mean_y": y(mean),
+        "described": (
+            f"From {_time(start, '%H:%M:%S')} to {_time(end, '%H:%M:%S')} UTC; between "
+            f"{number(min(s.rate for s in steps))} and {number(peak)} records per second, mean "
+            f"{number(mean)}."
+        ),
+    }
+
+
+def _x_ticks(start: float, end: float) -> Iterator[tuple[str, str]]:
+    """Place in per cent and label, at round times of the clock."""
+    days = _DAY * math.ceil((end - start) / _DAY / 8)
+    step = next((s for s in _TIME_STEPS if (end - start) / s <= 8), days)
+    label = "%Y-%m-%d" if step >= _DAY else "%H:%M" if step >= 60 else "%H:%M:%S"
+    for at in range(math.ceil(start / step) * step, math.floor(end) + 1, step):
+        yield coordinate(100 * (at - start) / (end - start), 1), _time(at, label)
+
+
+def ticks(peak: float) -> list[float]:
+    """Return ticks from 0 to just below or at the peak, in about four steps of 1, 2 or 5 times a
+    power of ten."""
+    if peak <= 0:
+        return [0.0, 1.0]
+    power = 10.0 ** math.floor(math.log10(peak / 4))
+    step = next(factor * power for factor in (1, 2, 5, 10) if peak / (factor * power) <= 5)
+    return [i * step for i in range(int(peak / step + 1e-9) + 1)]
+
+
+def coordinate(value: float, digits: int = 2) -> str:
+    """Write a coordinate with two decimals at most: small pages, and the same text on every
+    machine."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _time(at: float, form: str) -> str:
+    return format(dt.datetime.fromtimestamp(at, dt.UTC), form)

@@ -4,7 +4,7 @@ itself by it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shipper.config.units import format_duration, utc
@@ -38,28 +38,6 @@ def times(steps: Sequence[RunStep]) -> list[dict[str, Any]]:
     return [_bar(title, parts, longest) for title, parts in timed]
 
 
-def bar(
-    title: str,
-    parts: Iterable[tuple[str, float, str]],
-    whole: float,
-    *,
-    total: str = "",
-    least: float = 0.0,
-) -> dict[str, Any]:
-    """Return a bar. ``parts``: kind, size and words of each. ``whole``: the size of a bar that is
-    as wide as the page. ``least``: the smallest part whose words are shown beside it."""
-    bar = [
-        {
-            "kind": kind,
-            "says": says,
-            "shown": size >= least,
-            "width": f"{100 * size / whole if whole else 0:.2f}",
-        }
-        for kind, size, says in parts
-    ]
-    return {"title": title, "total": total, "parts": bar}
-
-
 def requests(steps: Sequence[RunStep]) -> str:
     """Return the requests of all steps together, since a cloud store bills them."""
     found = sum(
@@ -82,11 +60,16 @@ def _kind(name: str, seconds: float) -> str:
     return "rest" if kind == "wait" and seconds < _WORTH_A_COLOUR_SECONDS else kind
 
 
-def _bar(title: str, phases: dict[str, float], longest: float) -> dict[str, Any]:
-    total = sum(phases.values())
-    least = min(max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total), 0.5 * total)
-    parts = [
-        (_kind(name, seconds), seconds, f"{name} {format_duration(seconds)}")
-        for name, seconds in phases.items()
+def _bar(title: str, parts: dict[str, float], longest: float) -> dict[str, Any]:
+    total = sum(parts.values())
+    shortest = min(max(_SHORTEST_SECONDS, _SHORTEST_SHARE * total), 0.5 * total)
+    bar = [
+        {
+            "kind": _kind(name, seconds),
+            "says": f"{name} {format_duration(seconds)}",
+            "shown": seconds >= shortest,
+            "width": f"{100 * seconds / longest if longest else 0:.2f}",
+        }
+        for name, seconds in parts.items()
     ]
-    return bar(title, parts, longest, total=format_duration(total), least=least)
+    return {"title": title, "total": format_duration(total), "parts": bar}

@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 
 from shipper.config.units import plural
 from shipper.report.markup import number
-from shipper.report.throughput import columns
 from shipper.report.window_state import (
     BLOCKED,
     DOUBT,
@@ -338,16 +337,18 @@ def axis(start: int, end: int) -> list[tuple[str, str]]:
 
 
 def chart(rates: Sequence[Sequence[int]], start: int, end: int, step: int) -> dict[str, Any]:
-    """Return the columns of a cluster's records over time, and the highest one in words; exact
-    figures are in the tables."""
+    """Return the bars of a cluster's records over time, and their sum in words; exact figures are
+    in the tables."""
     busiest = max(rates, key=lambda one: one[1])
-    drawn = columns(
-        [(at, at + step, records) for at, records, _ in rates],
-        start // step * step,
-        math.ceil(end / step) * step,
-    )
+    most, first = max(1, busiest[1]), start // step
+    width = 960 / max(1, math.ceil(end / step) - first)
+    bars = []
+    for at, records, _ in rates:
+        tall = max(1.5 if records else 0, 118 * records / most)
+        x = (at / step - first) * width + width * 0.08
+        bars.append((f"{x:.2f}", f"{120 - tall:.2f}", f"{width * 0.84:.2f}", f"{tall:.2f}"))
     says = (
         f"Most at {moment(busiest[0])} UTC: {plural(busiest[1], 'record')} in {duration(step)}, "
         f"{pace(busiest[1] / step)}."
     )
-    return {"columns": drawn, "says": says}
+    return {"bars": bars, "says": says}
