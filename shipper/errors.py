@@ -180,12 +180,25 @@ class LedgerGone(ClusterError):
         error = cls(
             f"cluster {cluster}: the ledger topic {topic} does not exist any more: somebody "
             "deleted it, or took this user's right to see it, since the run began. Nothing more "
-            "was sent. Restore the topic. If the ledger is lost for good, run once with "
+            "was sent. If the ledger is lost for good, run once with "
             "`--new-ledger`: every file of every window that is run from then on counts as not "
             "shipped."
         )
         error.retriable, error.fails_again = True, False
         return error
+
+    @classmethod
+    def began_anew(cls, cluster: str, topic: str, latest: int, generation: int) -> LedgerGone:
+        """Make the error for a ledger with chunks of a later generation than the one that a run
+        has just announced."""
+        return cls(
+            f"cluster {cluster}: the ledger topic {topic} holds chunks of generation {latest}, and "
+            f"this run is generation {generation}. So {topic} is a copy of another topic, or its "
+            "partition 0 has lost records. Nothing was sent: nobody could tell this run's records "
+            "from those of earlier runs. Name a new topic in `ledger.topic`, and run once with "
+            "`--new-ledger`: every file of every window that is run from then on counts as not "
+            "shipped."
+        )
 
 
 class Superseded(ShipperError):

@@ -60,9 +60,10 @@ class LedgerIdentity:
         raise LedgerGone(
             f"cluster {ledger.cluster.name}: {gone}, and pipeline {ledger.pipeline} has shipped "
             f"before ({before.says}). Nothing was sent: without its ledger, shipper would send "
-            "every file again. Restore the topic, or find out why this user cannot see it. If "
-            "the ledger is lost for good, run once with `--new-ledger`: every file of every "
-            "window that is run from then on counts as not shipped."
+            "every file again. If the topic still exists, correct `ledger.topic` or `bootstrap`, "
+            "or find out why this user cannot see it. If the ledger is lost for good, run once "
+            "with `--new-ledger`: every file of every window that is run from then on counts as "
+            "not shipped."
         )
 
     def confirm(self) -> None:

@@ -46,7 +46,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from shipper import runtime
-from shipper.errors import ClusterError, ClusterRefuses, ShipperError
+from shipper.errors import ClusterError, ClusterRefuses, LedgerGone, ShipperError
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.outcomes import Action, policy_for
@@ -59,7 +59,7 @@ from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
 from shipper.ledger.records import Entry, Generation, GenerationKey
 from shipper.ledger.rights import transactional_id
-from shipper.ledger.writing import lane_settings
+from shipper.ledger.writing import lane_settings, right_of
 
 if TYPE_CHECKING:
     from shipper.config.pipeline import Pipeline
@@ -312,6 +312,19 @@ def _forget(ledger: LedgerLog, fenced: Announced) -> None:
         log.warning("the next run fences the lanes of earlier runs once more: %s", error)
 
 
+def _check_that_it_is_the_latest(ledger: LedgerLog, generation: int, state: LedgerState) -> None:
+    """Check that no chunk has this generation or a later one. Generations are offsets of the
+    control partition: in a copy of a ledger, or after a loss of records, they begin anew, and a
+    run's chunks could not be told from those of earlier runs. Raises Superseded, LedgerGone."""
+    splits = state.chunks.splits.values()
+    chunks = (chunk for split in splits for chunk in split.chunks.values())
+    latest = max((chunk.generation for chunk in chunks), default=-1)
+    if latest < generation:
+        return
+    right_of(ledger, generation).check()  # a later run may have shipped meanwhile
+    raise LedgerGone.began_anew(ledger.cluster.name, ledger.topic, latest, generation)
+
+
 class SoleRun(NamedTuple):
     """A run that ships no file and writes to the ledger with one lane."""
 
@@ -355,4 +368,5 @@ def take_over(
     with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
         state = ledger.decide(ask_state(paths)).answer
+    _check_that_it_is_the_latest(ledger, fenced.generation, state)
     return Takeover(**vars(state), generation=fenced.generation, after_unended=fenced.after_unended)

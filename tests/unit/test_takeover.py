@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shipper.errors import ClusterError
+from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
@@ -127,3 +127,18 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
     fences = CommitsUntilItIsFenced(ledger)
     found = takeover.take_over(ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=fences)
     assert found.chunks.records_by_topic([split.file]) == {"t": 10}
+
+
+def test_a_copy_of_a_ledger_whose_generations_begin_anew_is_refused():
+    """Its chunks are of later generations than those of the runs to come: a reship would leave
+    them out, and a ship count them as its own."""
+    log, cluster = MemoryLog(), cluster_of("near")
+    split = SplitId(FileId("a.log", 100, 5), 0)
+    value = ChunkValue(10, True, 10, 100, 1, "d", 45, "first", "w")
+    log.append("ledger", CHUNKS, [encode_chunk("web", ChunkKey(split, 0, "t"), value)])
+    ledger = LedgerLog(log, cluster, "web")
+    settings = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
+    with pytest.raises(LedgerGone, match="generation 45"):
+        takeover.take_over(
+            ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=Noting(ledger)
+        )
