@@ -109,7 +109,7 @@ def test_up_status_and_down_tell_the_truth(home):
     down = dev(home, "down")
     assert down.returncode == 0, down.stderr
     assert not process.alive()
-    assert not answers(bootstrap)
+    assert not answers("127.0.0.1", int(bootstrap.rpartition(":")[2]))
     assert json.loads(dev(home, "status", "--json").stdout) == {}
     assert dev(home, "down").returncode == 0
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
@@ -140,7 +143,7 @@ class KafkaServer(Server):
         self._spawn("console", java_command(main, f"{jars}/*", self._heap_mb, options))
 
     def _answers(self) -> bool:
-        return answers(self.address)
+        return answers(LOOPBACK, self.port)
 
     def _write_settings(self) -> None:
         self._folders()
@@ -173,25 +176,33 @@ class KafkaServer(Server):
         run_kafka_tool("kafka.tools.StorageTool", words, cwd=self.directory, timeout_seconds=300)
 
 
-def answers(bootstrap: str, timeout_seconds: float = 2.0) -> bool:
-    """Return True if a Kafka broker answers there.
+_API_VERSIONS_KEY = 18
+
+
+def answers(host: str, port: int, timeout_seconds: float = 2.0) -> bool:
+    """Return True if a Kafka broker or controller answers there: one ApiVersions request, version
+    0, over a raw socket, since librdkafka cannot ask a controller.
 
     A broker opens its port for clients only after its controller let it into the cluster, so one
-    that answers can be asked to make topics.
+    that answers can be asked to make topics. (Protocol: https://kafka.apache.org/protocol, request
+    header version 1.)
     """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    where: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": bootstrap,
-        "log_level": 0,
-        "reconnect.backoff.max.ms": 100,
-    }
-    try:
-        AdminClient(where).list_topics(timeout=timeout_seconds)
-    except KafkaException:
-        return False
-    return True
+    client, correlation = b"shipper-dev", 7
+    body = struct.pack(
+        f">hhih{len(client)}s", _API_VERSIONS_KEY, 0, correlation, len(client), client
+    )
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((host, port), timeout_seconds) as connection,
+    ):
+        connection.settimeout(timeout_seconds)
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        head = b""
+        while len(head) < 10 and (received := connection.recv(10 - len(head))):
+            head += received
+        # length, correlation id, error code
+        return len(head) == 10 and struct.unpack(">iih", head)[1:] == (correlation, 0)
+    return False
 
 
 def new_cluster_id() -> str:
