@@ -31,7 +31,7 @@ from shipper.kafka.limits import (
     TopicLimits,
 )
 from shipper.types import SplitId
-from shipper.worker.chunk import NumberedHeaders, header_bytes, header_pairs
+from shipper.worker.chunk import HEADER_OVERHEAD_BYTES, NumberedHeaders, header_pairs
 from shipper.worker.cut import SplitSlice
 from shipper.worker.marks import TOO_LONG
 from shipper.worker.marks import UNREADABLE as UNREADABLE_FILE
@@ -347,7 +347,10 @@ def _sizes(table: pa.Table) -> npt.NDArray[np.int64]:
     if "headers" in table.schema.names:
         headers = table.column("headers")
         sizes += [
-            pc.fill_null(pc.add(pc.binary_length(values), header_bytes([(field.name, b"")])), 0)
+            pc.fill_null(
+                pc.add(pc.binary_length(values), len(field.name.encode()) + HEADER_OVERHEAD_BYTES),
+                0,
+            )
             for field, values in zip(headers.type, headers.flatten(), strict=True)
         ]
     return sum((of.to_numpy() for of in sizes), np.zeros(len(table), np.int64))
@@ -362,7 +365,7 @@ def _record(table: pa.Table, row: int) -> bytes:
         else []
     )
     named = b"".join(
-        name.encode() + value + bytes(header_bytes([("", b"")])) for name, value in headers
+        name.encode() + value + bytes(HEADER_OVERHEAD_BYTES) for name, value in headers
     )
     return (key or b"") + named + (table.column("value")[row].as_py() or b"")
 

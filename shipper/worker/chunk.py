@@ -152,9 +152,13 @@ class NumberedHeaders(Sequence[list[Header]]):
         ]
 
 
+#: Bytes of the lengths of a header's name and value in a batch, about.
+HEADER_OVERHEAD_BYTES = 4
+
+
 def header_bytes(headers: Iterable[Header]) -> int:
     """Return the bytes that a record's headers take in a batch: names, values and their lengths."""
-    return sum(len(name.encode()) + len(value) + 4 for name, value in headers)
+    return sum(len(name.encode()) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
 
 
 def header_pairs(row: dict[str, bytes | None]) -> list[Header]:
