@@ -38,7 +38,7 @@ class HadoopServer(Server):
 
     @property
     def conf_dir(self) -> Path:
-        """For HADOOP_CONF_DIR."""
+        """Folder for HADOOP_CONF_DIR."""
         return self.directory / "conf"
 
     @property

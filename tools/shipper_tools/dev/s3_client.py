@@ -20,7 +20,8 @@ _REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class S3Client:
-    """Of one server. Each call is one request. Raises http.Refused; OSError if nobody answers."""
+    """Client of one server. Each call is one request. Raises http.Refused, and OSError if nobody
+    answers."""
 
     endpoint: str
     access_key: str

@@ -227,7 +227,7 @@ class Connection:
 @dataclass
 class _Item:
     due: float
-    """On the loop's clock; infinite while it is held."""
+    """Time on the loop's clock; infinite while it is held."""
     data: memoryview
     """Empty: the end of the stream."""
     buffer: memoryview | None = None
@@ -245,7 +245,7 @@ class Pipe(ABC):
         self.sink = sink
         self.held = 0
         self.changed = asyncio.Event()
-        """What is read or written next may no longer have to wait."""
+        """Set when what is read or written next may no longer have to wait."""
         self._source = source
         self._connection = connection
         self._link = connection.link
@@ -360,7 +360,7 @@ class _Requests(Pipe):
     direction = "up"
     head = REQUEST_HEAD
     _free_at = 0.0
-    """When a broker that is slow for each request has taken the last one."""
+    """Time when a broker that is slow for each request has taken the last one."""
 
     def _due_of(self, head: tuple[int, ...], due: float, now: float) -> float:
         link, connection = self._link, self._connection
