@@ -23,7 +23,7 @@ from shipper.config.cluster import Cluster
 from shipper.errors import ClusterError, ClusterRefuses, OutcomeUnknown, TopicMissing
 from shipper.kafka.admin import ClusterAdmin
 from shipper.kafka.connection import KafkaFault, RefusedId, call, make_client, to_fault
-from shipper.kafka.outcomes import is_refusal, policy_for
+from shipper.kafka.outcomes import TransactionOutcome, is_refusal, policy_for
 from shipper.types import EncodedRecord, HeadedRecord, LogRecord
 
 log = logging.getLogger("shipper.kafka")
@@ -88,6 +88,7 @@ class _Written:
         """Number of an acknowledged record → its offset; None if the broker told none, as for a
         batch that it had already."""
         self._refused: set[int] = set()
+        """Numbers of records that are certainly not written."""
 
     def report(self, number: int) -> Callable[[KafkaError | None, Message], None]:
         """Return the delivery report of the record with that number."""
@@ -97,8 +98,10 @@ class _Written:
             if error is None:
                 self._offsets[number] = offset if offset is not None and offset >= 0 else None
             else:
-                self._refused.add(number)
-                self.fail(to_fault(error, message.topic()))
+                fault = to_fault(error, message.topic())
+                if policy_for(fault.name).outcome is TransactionOutcome.NOT_DELIVERED:
+                    self._refused.add(number)
+                self.fail(fault)
 
         return take
 
@@ -418,22 +421,20 @@ class ClusterClient(ClusterAdmin):
         self, topic: str, written: _Written, left: str
     ) -> ClusterError | OutcomeUnknown:
         fault = written.fault and self._client_errors.explained(written.fault)
-        if fault is None or written.is_unknown:
-            heard = f" ({fault})" if fault else ""
-            lacks = "with their place" if written.is_unplaced else f"within {self._timeout:g} s"
-            return self._absent(topic) or OutcomeUnknown(
-                f"cluster {self._name}: {left} records for {topic} were not acknowledged "
-                f"{lacks}{heard}, so their outcome is unknown. Run again when the cluster is well."
-            )
-        if is_refusal(fault.name):
+        if fault and is_refusal(fault.name):
             return ClusterRefuses(
                 f"cluster {self._name}: {topic} cannot be written to: {fault} "
                 f"({policy_for(fault.name).reason})."
             )
-        return (
-            self._refused(f"cannot write to {topic}: ")
-            or self._absent(topic)
-            or ClusterError(f"cluster {self._name}: cannot write to {topic}: {fault}")
+        if why := self._refused(f"cannot write to {topic}: ") or self._absent(topic):
+            return why
+        if fault and not written.is_unknown:
+            return ClusterError(f"cluster {self._name}: cannot write to {topic}: {fault}")
+        heard = f" ({fault})" if fault else ""
+        lacks = "with their place" if written.is_unplaced else f"within {self._timeout:g} s"
+        return OutcomeUnknown(
+            f"cluster {self._name}: {left} records for {topic} were not acknowledged "
+            f"{lacks}{heard}, so their outcome is unknown. Run again when the cluster is well."
         )
 
     def _look_up(self, topic: str) -> None:

@@ -97,7 +97,9 @@ TABLE: dict[str, ErrorPolicy] = {
         "the broker waited for its replicas in vain; the records may be there"
     ),
     "_TIMED_OUT_QUEUE": _retried("a request waited for a connection and was never sent"),
-    "_MSG_TIMED_OUT": _retried("a record was not acknowledged within the transaction's life"),
+    "_MSG_TIMED_OUT": _unsure(
+        "a record was not acknowledged within the transaction's life; it may be there"
+    ),
     "_TRANSPORT": _unsure("a connection broke, maybe after the request arrived"),
     "NETWORK_EXCEPTION": _unsure("the broker lost the connection before it answered"),
     "_ALL_BROKERS_DOWN": _unsure("no connection left; brokers come back"),

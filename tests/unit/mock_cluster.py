@@ -32,6 +32,7 @@ def _library():
         ctypes.c_size_t,
         ctypes.c_void_p,
     ]
+    found.rd_kafka_mock_broker_set_rtt.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int]
     found.rd_kafka_test_fatal_error.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     return found
 
@@ -64,6 +65,10 @@ class MockCluster:
     def say_of(self, topic: str, code: int):
         """Answer questions for the topic's metadata with this error; 0: with the metadata."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
+
+    def delay(self, milliseconds: int):
+        """Answer every request so much later."""
+        self._library.rd_kafka_mock_broker_set_rtt(self._cluster, 1, milliseconds)
 
     def answer_next_produce(self, *codes: int):
         """Answer the next Produce requests with these errors."""

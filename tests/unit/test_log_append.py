@@ -57,6 +57,13 @@ def test_an_acknowledgement_without_an_offset_is_an_unknown_outcome(broker, clie
         client.append("ledger", 0, RECORDS[:1])
 
 
+def test_a_record_whose_answer_does_not_come_in_time_may_be_there(broker, client):
+    assert client.append("ledger", 0, RECORDS) == [0, 1]
+    broker.delay(60_000)
+    with pytest.raises(OutcomeUnknown, match="_MSG_TIMED_OUT"):
+        client.append("ledger", 0, RECORDS)
+
+
 class NotYet:
     """A producer whose brokers do not know the topic for a while: ``refused`` when a record is
     handed over, or ``reported`` later."""
