@@ -19,6 +19,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -683,12 +684,12 @@ def main():
             faults = run_day(options, folder, kafka.bootstrap)
     finally:
         warm.end()
-    print(
-        "\n".join(
-            [f"{len(faults)} faults with {' '.join(sys.argv[1:])} --seed {options.seed}", *faults]
-        )
-    )
-    return 1 if faults else 0
+    again = " ".join(f"--{name} {value}" for name, value in vars(asked).items() if value)
+    print("\n".join([f"{len(faults)} faults with {again}", *faults]))
+    if faults:
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":
