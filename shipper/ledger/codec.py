@@ -125,6 +125,10 @@ def _value(record: object) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def _record(*key: Any, value: object) -> EncodedRecord:
+    return EncodedRecord(_pack(*key), None if value is None else _value(value))
+
+
 def encode_chunk_key(pipeline: str, key: ChunkKey) -> bytes:
     return _pack("chunk", pipeline, *key.split.file, key.split.start, key.first, key.topic)
 
@@ -142,33 +146,31 @@ def encode_alias(pipeline: str, file: FileId, value: Alias) -> list[EncodedRecor
     finds it."""
     heir = Heir(*file, value.generation, value.run_id)
     return [
-        EncodedRecord(_pack("alias", pipeline, *file), _value(value)),
-        EncodedRecord(_pack("heir", pipeline, *value.original), _value(heir)),
+        _record("alias", pipeline, *file, value=value),
+        _record("heir", pipeline, *value.original, value=heir),
     ]
 
 
 def encode_generation(pipeline: str, key: GenerationKey, value: Generation | None) -> EncodedRecord:
     """Encode the announcement; with None its tombstone, since all its lanes are fenced."""
-    return EncodedRecord(
-        _pack("generation", pipeline, *key), None if value is None else _value(value)
-    )
+    return _record("generation", pipeline, *key, value=value)
 
 
 def encode_lease(pipeline: str, value: Lease) -> EncodedRecord:
     """Give each run a key of its own, so that compaction never lets one run's claim hide
     another's."""
-    return EncodedRecord(_pack("lease", pipeline, value.run_id), _value(value))
+    return _record("lease", pipeline, value.run_id, value=value)
 
 
 def encode_attempt(pipeline: str, key: AttemptKey, value: Attempt | None) -> EncodedRecord:
     """Encode the attempt; with None its tombstone, since its generation is over."""
-    return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else _value(value))
+    return _record("attempt", pipeline, *key, value=value)
 
 
 def encode_invalidation(
     pipeline: str, file: FileId, generation: int, value: Invalidation
 ) -> EncodedRecord:
-    return EncodedRecord(_pack("invalidation", pipeline, *file, generation), _value(value))
+    return _record("invalidation", pipeline, *file, generation, value=value)
 
 
 def encode_archive_key(pipeline: str) -> bytes:
@@ -176,21 +178,15 @@ def encode_archive_key(pipeline: str) -> bytes:
 
 
 def encode_archive(pipeline: str, value: Archive) -> EncodedRecord:
-    return EncodedRecord(encode_archive_key(pipeline), _value(value))
+    return _record("archive", pipeline, value=value)
 
 
 def encode_named_snapshot(pipeline: str, value: NamedSnapshot) -> EncodedRecord:
-    return EncodedRecord(_pack("snapshot", pipeline), _value(value))
+    return _record("snapshot", pipeline, value=value)
 
 
 def encode_identity(pipeline: str, value: Identity) -> EncodedRecord:
-    return EncodedRecord(_pack("identity", pipeline), _value(value))
-
-
-def names_snapshot(record: LogRecord) -> bool:
-    """True if the key may be that of a named snapshot, of whichever pipeline: cheaper than
-    decoding."""
-    return record.key.startswith(_SNAPSHOT_KEY)
+    return _record("identity", pipeline, value=value)
 
 
 _FILE = tuple[Path, Count, MomentMs]
@@ -209,7 +205,6 @@ _KINDS = {
 }
 _BEFORE_THE_PARTS = 3
 _PARTS_OF_CHUNK = _BEFORE_THE_PARTS + len(get_args(_CHUNK))
-_SNAPSHOT_KEY = _pack("snapshot", "")[:-3]
 #: Kinds of the development versions before format 1, whose keys began with the kind.
 FORMER_FORMAT = "a development version of shipper, before ledger format 1, wrote it"
 _FORMER_KINDS = frozenset(

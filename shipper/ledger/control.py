@@ -20,6 +20,7 @@ from shipper.ledger.records import (
     GenerationKey,
     Identity,
     Lease,
+    NamedSnapshot,
 )
 from shipper.types import LogRecord
 
@@ -52,7 +53,7 @@ class Claim(NamedTuple):
     """The broker's time of the last renewal, milliseconds since the epoch."""
     lease: Lease
     offset: int
-    """Time of the last renewal."""
+    """Offset of the last renewal."""
 
 
 @dataclass
@@ -75,6 +76,8 @@ class Control:
     """Attempts that send nothing more."""
     identity: Identity | None = None
     """Identity of the ledger, set if a person began this ledger instead of another one."""
+    snapshots: frozenset[str] = frozenset()
+    """SHA-256 of the manifests of the snapshots that it names."""
     damaged: dict[bytes, Damage] = field(default_factory=dict)
     """Key → damaged record behind which no sound record of the key came."""
     _keys: dict[int, GenerationKey] = field(default_factory=dict)
@@ -95,6 +98,8 @@ class Control:
                 case (None, Identity() as identity):
                     self.identity = identity
                     self._records["identity",] = record
+                case (None, NamedSnapshot() as named):
+                    self.snapshots |= {named.sha256}
                 case (AttemptKey() as attempt, Attempt()):
                     # An attempt of an earlier generation belongs to a stale run: it says nothing
                     # about this generation's tasks.

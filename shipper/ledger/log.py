@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import chain
@@ -48,7 +48,6 @@ from shipper.ledger.codec import (
     decode_sound,
     encode_archive_key,
     encode_named_snapshot,
-    names_snapshot,
 )
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords, LedgerState, add_up
@@ -199,7 +198,7 @@ class LedgerLog:
         self._patience = patience or Patience()
         self._hurried = runtime.Event()
         self._facts: dict[str, TopicFacts] = {}
-        self._lock = runtime.Lock()
+        self._lock, self._control_lock = runtime.Lock(), runtime.Lock()
         self._ends_lock = runtime.Lock()
         self._looked_for_snapshot = False
         self._snapshot: StoredManifest | None = None
@@ -457,23 +456,32 @@ class LedgerLog:
         Asked again, it reads what is new. Safe to call from several threads; each gets a copy of
         its own.
         """
-        with self._lock:
-            records = None
-            while self._control is None:
-                stored = self._find_snapshot()
-                snapshot = stored.manifest if stored else None
-                end = max(self._control_from, snapshot.control_end if snapshot else 0)
-                records = self._read_control(end)
-                if stored and not self._names(records, stored):
-                    self._pass_over(stored, _NOT_NAMED)
-                    continue
-                self._control = Control(self.pipeline).feed(snapshot.standing if snapshot else ())
-                self._control_end = end
-            records = self._read_control(self._control_end) if records is None else records
-            self._control.feed(records)
-            self._control_end = _end_of(records, self._control_end)
-            self._refuse(self._control.damaged, self._control)
+        with self._control_lock:
+            if self._control is None:
+                self._control, _, self._control_end = self._from_snapshot(
+                    lambda stored: self._control_behind(stored, self._control_from)
+                )
+            else:
+                records = self._read_control(self._control_end)
+                self._control.feed(records)
+                self._control_end = _end_of(records, self._control_end)
+                self._refuse(self._control.damaged, self._control)
             return self._control.copy()
+
+    def _control_behind(
+        self, stored: StoredManifest | None, start: int = 0
+    ) -> tuple[Control, list[LogRecord], int]:
+        """Return the control partition with the snapshot, the records behind that from ``start``
+        on, and where they end. Raises SnapshotUnusable if none of them names the snapshot: a writer
+        beside the runs may not be able to write there."""
+        snapshot = stored.manifest if stored else None
+        end = max(start, snapshot.control_end if snapshot else 0)
+        records = self._read_control(end)
+        control = Control(self.pipeline).feed(snapshot.standing if snapshot else ()).feed(records)
+        if stored and stored.sha256 not in control.snapshots:
+            raise SnapshotUnusable(_NOT_NAMED)
+        self._refuse(control.damaged, control)
+        return control, records, _end_of(records, end)
 
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
         """Look at the topic from its first record on, whatever snapshot there is."""
@@ -505,18 +513,11 @@ class LedgerLog:
         paths: frozenset[str] | None,
         wait_seconds: float | None,
     ) -> LedgerRecords:
-        control, snapshot = Control(self.pipeline), stored.manifest if stored else None
-        control_end = snapshot.control_end if snapshot else 0
+        snapshot = stored.manifest if stored else None
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
         with _begun(self._batches(CHUNKS, end, wait_seconds)) as chunks:
-            records = self._read_control(control_end)
-            if stored:
-                if not self._names(records, stored):
-                    raise SnapshotUnusable(_NOT_NAMED)
-                control.feed(stored.manifest.standing)
-            control.feed(records)
-            self._refuse(control.damaged, control)
+            control, records, control_end = self._control_behind(stored)
             roots = Roots.of(self.root, control.sources, self._formerly)
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()
@@ -524,7 +525,6 @@ class LedgerLog:
             if snapshot and self._folder:
                 files.feed(snapshot.standing).feed(self._folder.snapshots.records(snapshot, wanted))
             files.feed(records, CONTROL)
-            control_end = _end_of(records, control_end)
             for batch in chunks:
                 files.feed(batch, CHUNKS)
                 end = batch[-1].offset + 1
@@ -665,17 +665,6 @@ class LedgerLog:
         if self._snapshot is stored:
             self._snapshot, self._looked_for_snapshot = None, False
 
-    def _names(self, control: Iterable[LogRecord], stored: StoredManifest) -> bool:
-        """Return True if the records after the snapshot in the control partition name it. A writer
-        beside the runs may not be able to write there."""
-        for record in control:
-            if names_snapshot(record):
-                with suppress(LedgerDamaged):
-                    match decode(self.pipeline, record):
-                        case (None, NamedSnapshot() as named) if named.sha256 == stored.sha256:
-                            return True
-        return False
-
     def was_written(self) -> bool:
         """Return True if the topic has, or ever had, a record. Raises ClusterError."""
         return any(self._client.log_facts(self.topic).ends)
@@ -724,17 +713,11 @@ class LedgerLog:
         later records are not decided yet. Raises SnapshotUnusable."""
         assert self._folder is not None
         folder, base = self._folder, stored.manifest if stored else None
-        before = base.standing if base else ()
-        control_end = base.control_end if base else 0
         if base and (why := _mismatch(base, origin, facts)):
             raise SnapshotUnusable(why)
-        records = self._read_control(control_end)
-        if stored and not self._names(records, stored):
-            raise SnapshotUnusable(_NOT_NAMED)
-        control_end = _end_of(records, control_end)
-        control = Control(self.pipeline).feed(before).feed(records)
-        self._refuse(control.damaged)
-        files = FileRecords(self.pipeline).feed(before).feed(records, CONTROL)
+        control, records, control_end = self._control_behind(stored)
+        files = FileRecords(self.pipeline).feed(base.standing if base else ())
+        files.feed(records, CONTROL)
         end = base.chunks_end if base else 0
 
         def write() -> StoredManifest:
