@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.replay_request import Replay
@@ -36,9 +36,7 @@ class _Note(BaseModel):
     pid: int
     started: str
     window: str
-    clusters: tuple[str, ...] = Field(
-        default=(), validation_alias=AliasChoices("clusters", "to_clusters")
-    )
+    clusters: tuple[str, ...] = ()
     replay: Replay | None = None
 
     def may_run(self) -> bool:

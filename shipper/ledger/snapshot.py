@@ -30,7 +30,7 @@ from binascii import a2b_base64, b2a_base64, crc32
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -38,7 +38,7 @@ from shipper import runtime
 from shipper.ledger.codec import peek_key
 from shipper.ledger.heads import Heads, index_of
 from shipper.types import LogRecord
-from shipper.whole_files import file_system, write_whole
+from shipper.whole_files import file_system, remove, write_whole
 
 FORMAT = 4
 #: Records in a shard when it is cut off: 2,000 are some 700 kB of JSON and 60 kB as stored, and are
@@ -299,7 +299,8 @@ class RecordStore:
         standing: list[LogRecord],
     ) -> StoredManifest:
         """Write a manifest of ``base`` with ``changes`` on top, and the shards that differ."""
-        self._fs().makedirs(self._path("shards"), exist_ok=True)
+        fs, folder = file_system(f"{self.uri}/shards")
+        fs.makedirs(folder, exist_ok=True)
         hashes = path_hashes(changes)
         new = dict(changes)
         shards: list[Shard] = []
@@ -325,7 +326,6 @@ class RecordStore:
         """Remove all manifests but the latest two of the topic, and the shards that neither of them
         names. A process that writes at this moment may lose a shard; a reader of its manifest then
         finds it unusable."""
-        fs = self._fs()
         kept: set[str] = set()
         names = sorted(self._manifest_names(), key=_rank(topic_id), reverse=True)
         for name in names[:_KEPT_MANIFESTS]:
@@ -334,29 +334,25 @@ class RecordStore:
             except SnapshotUnusable:
                 continue
         for name in names[_KEPT_MANIFESTS:]:
-            fs.rm_file(self._path(name))
-        for path in fs.ls(self._path("shards"), detail=False):
+            remove(f"{self.uri}/{name}")
+        fs, folder = file_system(f"{self.uri}/shards")
+        for path in fs.ls(folder, detail=False):
             if path.rsplit("/", 1)[-1] not in kept:
                 fs.rm_file(path)
 
-    def _fs(self) -> Any:
-        return file_system(self.uri)[0]
-
-    def _path(self, name: str) -> str:
-        return f"{file_system(self.uri)[1]}/{name}"
-
     def _manifest_names(self) -> list[str]:
-        fs = self._fs()
+        fs, folder = file_system(self.uri)
         fs.invalidate_cache()
         try:
-            paths = fs.ls(self._path("").rstrip("/"), detail=False)
+            paths = fs.ls(folder, detail=False)
         except FileNotFoundError:
             return []
         return [name for path in paths if (name := path.rsplit("/", 1)[-1]).endswith(".json")]
 
     def _read(self, name: str) -> bytes:
+        fs, path = file_system(f"{self.uri}/{name}")
         try:
-            return bytes(self._fs().cat_file(self._path(name)))
+            return bytes(fs.cat_file(path))
         except FileNotFoundError as error:
             raise SnapshotUnusable(f"{self.uri}/{name} is not there") from error
         except OSError as error:
@@ -365,15 +361,16 @@ class RecordStore:
     def _records(self, shards: Collection[Shard]) -> Iterator[LogRecord]:
         """Yield the records of several shards at a time: object stores answer slowly, but many
         requests at once."""
+        fs, folder = file_system(f"{self.uri}/shards")
         waiting = list(shards)
         while waiting:
             batch, waiting = waiting[:_SHARDS_AT_ONCE], waiting[_SHARDS_AT_ONCE:]
-            paths = {self._path(f"shards/{shard.name}"): shard for shard in batch}
+            paths = {f"{folder}/{shard.name}": shard for shard in batch}
             try:
                 data = (
-                    self._fs().cat(list(paths))
+                    fs.cat(list(paths))
                     if len(paths) > 1
-                    else {path: self._fs().cat_file(path) for path in paths}
+                    else {path: fs.cat_file(path) for path in paths}
                 )
             except FileNotFoundError as error:
                 raise SnapshotUnusable(
