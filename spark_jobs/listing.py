@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from shipper import runtime
 from shipper.config.formats import TABLES
 from shipper.config.pipeline import Pipeline, Source
-from shipper.config.units import format_duration
+from shipper.config.units import format_duration, listed
 from shipper.driver.engine import Listed, ToSum
 from shipper.driver.files import UNFINISHED, ListedFile
 from shipper.driver.recognition import HEAD_BYTES as FORMAT_BYTES
@@ -330,7 +330,7 @@ def look_for(
             if _is_silent(hadoop, error) and patience.waits(why):
                 continue
             raise SourceUnreachable(
-                f"it cannot be checked whether {', '.join(paths[:3])}{', …' if paths[3:] else ''} "
+                f"it cannot be checked whether {listed(paths, 3)} "
                 f"still exists: {why}. Nothing was sent. Run again when this is put right."
             ) from error
     looked = dict[str, ListedFile | None]()

@@ -15,7 +15,6 @@ from shipper.driver.bounds import refuse_outside
 from shipper.driver.files import select
 from shipper.driver.unreadable import cannot_list
 from shipper.errors import ShipperError, SourceError
-from shipper.report.plan_result import PlannedFile
 from shipper.windows.window import Window, source_paths
 from spark_jobs import class_data
 from spark_jobs.hadoop import Hadoop
@@ -96,13 +95,7 @@ def _files(
     if listed:
         found["newest_ms"] = max(file.id.modified_ms for file in listed)
     if taken:
-        first = PlannedFile(
-            path=taken[0].id.path,
-            uri=taken[0].uri,
-            size_bytes=taken[0].id.size_bytes,
-            modified_ms=taken[0].id.modified_ms,
-            splits=1,
-        )
+        first = taken[0].planned()
         engine.look_at([first])
         found["problem"] = f"{first.path}: {first.problem}" if first.problem else None
     return found

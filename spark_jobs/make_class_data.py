@@ -19,7 +19,6 @@ from pyspark.sql import Observation
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.pieces import file_pieces
-from shipper.report.plan_result import PlannedFile
 from spark_jobs import class_data
 from spark_jobs.expressions import sql_faults
 from spark_jobs.frame import blocks, gate_frame, records
@@ -75,17 +74,8 @@ def _small_run(folder: Path, options: list[str]) -> None:
     set_environment(pipeline)
     begin_java(settings, options=options)
     hadoop = Hadoop.start(settings)
-    found = list_files(hadoop, [str(folder)], pipeline, most=10).files
-    files = [
-        PlannedFile(
-            path=file.id.path,
-            uri=file.uri,
-            size_bytes=file.id.size_bytes,
-            modified_ms=file.id.modified_ms,
-            splits=1,
-        )
-        for file in found
-    ]
+    found = list_files(hadoop, [str(folder)], pipeline, most=10)
+    files = [file.planned() for file in found.files]
     qualified_folder(hadoop, str(folder))
     look_at(hadoop, files, pipeline.source)
     spark = session(pipeline)

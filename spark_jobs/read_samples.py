@@ -101,13 +101,7 @@ class _Reader:
         there = self._engine.look_for([sample.file])[sample.file]
         if there is None:
             raise SourceUnreachable(f"the sample {sample.file} is gone. Run the tests again.")
-        return PlannedFile(
-            path=sample.file,
-            uri=_uri(self._spark, sample.path),
-            size_bytes=there.id.size_bytes,
-            modified_ms=there.id.modified_ms,
-            splits=1,
-        )
+        return replace(there, uri=_uri(self._spark, sample.path)).planned()
 
 
 def _result(file: PlannedFile, lines: list[PreviewedLine]) -> ReadSample:

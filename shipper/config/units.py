@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
@@ -84,6 +84,12 @@ def number(count: int | float) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return ``(1, "file")`` as ``"1 file"``, and ``(1200, "file")`` as ``"1,200 files"``."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def listed(items: Sequence[object], most: int = 5, mark: str = ", ") -> str:
+    """Return ``a, b and 3 more``. ``mark``: between them, such as ``; ``."""
+    more = f"{mark.rstrip(', ')} and {len(items) - most:,} more" if len(items) > most else ""
+    return mark.join(map(str, items[:most])) + more
 
 
 def write_size(count: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from shipper.config.units import plural
+from shipper.config.units import listed, plural
 from shipper.errors import SourceError
 from shipper.ledger.fold import Chunks
 from shipper.ledger.heads import HEAD_BYTES, length_of
@@ -567,7 +567,7 @@ def decide(
     files: Sequence[SourceFile], chunks: Chunks, originals: Originals | None, policy: Policy
 ) -> Decisions:
     """Decide about each file. ``originals``: None if nobody has asked the source yet."""
-    overwritten = chunks.overwritten({file.id: file.etag for file in files})
+    overwritten = chunks.overwritten(files)
     matches = _matches(files, originals or {}, policy)
     succeeded = {match.original.file for match in matches.values()}
     found = Decisions(late=policy.late)
@@ -737,8 +737,8 @@ def note_of_matches(found: Sequence[FileDecision]) -> str:
     what = "1 file was" if len(found) == 1 else f"{len(found):,} files were"
     return (
         f"{what} recognised by content: {first.match.original.file.path} → "
-        f"{first.file.path}{_more(found)}. What had been delivered of that content is not sent "
-        "again."
+        f"{listed([one.file.path for one in found], 1)}. What had been delivered of that content "
+        "is not sent again."
     )
 
 
@@ -747,13 +747,9 @@ def note_of_successors(found: Sequence[FileDecision]) -> str:
     what, lies = ("1 file is", "lies") if len(found) == 1 else (f"{len(found):,} files are", "lie")
     return (
         f"{what} new, and {lies} where another file was shipped from that is gone: "
-        f"{found[0].file.path}{_more(found)}. A file with another beginning is sent whole "
-        "(`source.on_replaced: continue`)."
+        f"{listed([one.file.path for one in found], 1)}. A file with another beginning is sent "
+        "whole (`source.on_replaced: continue`)."
     )
-
-
-def _more(found: Sequence[object]) -> str:
-    return f" and {len(found) - 1:,} more" if len(found) > 1 else ""
 
 
 _INTRODUCTION = """

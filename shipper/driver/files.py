@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from shipper.config.units import format_duration
 from shipper.ledger.records import spark_hash
+from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
 
 # Suffixes of Hadoop's compression codecs that cannot be read from the middle. bzip2 can, so it is
@@ -43,6 +44,11 @@ class ListedFile:
     @property
     def name(self) -> str:
         return self.id.path.rsplit("/", 1)[-1]
+
+    def planned(self, splits: int = 1, tick: str | None = None) -> PlannedFile:
+        """Return the file as a plan has it."""
+        facts = {**self.id._asdict(), "uri": self.uri, "etag": self.etag}
+        return PlannedFile(**facts, splits=splits, tick=tick)
 
 
 def split_starts(path: str, size_bytes: int, split_size_bytes: int) -> range:

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shipper.config.units import write_size
+from shipper.config.units import listed, write_size
 from shipper.error_codes import GATE_CLOSED, with_code
 from shipper.report.results import CheckResult, GateResult
 
 G = TypeVar("G", bound=GateResult)
-_MOST_NAMED = 5
 
 
 def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
@@ -30,12 +29,11 @@ def unevaluated(check: str, expected: str, fault: str) -> CheckResult:
 def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     """Return one paragraph on a closed gate. ``what_it_means`` names the gate and its effect on the
     records, such as ``before shipping: no byte was sent``."""
-    named = "; ".join(map(str, closing[:_MOST_NAMED]))
-    more = f"; and {len(closing) - _MOST_NAMED} more" if len(closing) > _MOST_NAMED else ""
+    named = listed(closing, mark="; ")
     count = "" if len(closing) == 1 else f"{len(closing)} checks failed: "
     # The deciding checks come first: a single shown line is the beginning of this text.
     return (
-        f"{count}{named}{more}. The gate is closed {what_it_means}. Remove the cause, or correct "
+        f"{count}{named}. The gate is closed {what_it_means}. Remove the cause, or correct "
         "the checks under `gates` in the pipeline's file. Then run the window again: it sends what "
         "is missing, and nothing twice."
     )
@@ -84,9 +82,3 @@ def share(part: int, whole: int) -> str:
 
 def rate(value: float) -> str:
     return f"{100 * value:.12g} %"
-
-
-def listed(items: list[str], most: int = 5) -> str:
-    return ", ".join(items[:most]) + (
-        f" and {len(items) - most:,} more" if len(items) > most else ""
-    )

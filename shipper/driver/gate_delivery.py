@@ -13,7 +13,6 @@ from shipper.driver.context import RunContext
 from shipper.driver.earlier_gates import EarlierGates, read_back
 from shipper.driver.gate import close_if_needed
 from shipper.driver.judge_delivery import evaluate_delivery
-from shipper.driver.pieces import etags_of
 from shipper.driver.recreated import judge
 from shipper.driver.timelines import last_commits
 from shipper.errors import ShipperError, StepResultError
@@ -145,6 +144,6 @@ def _read(
     lost = judge(client, chunks, wanted, present=present.result()).named()
     # An overwritten file that is left alone is not the file that the ledger knows by its name, size
     # and time.
-    others = chunks.overwritten(etags_of(files))
+    others = chunks.overwritten(files)
     counted = [id for file in files if (id := file.id) not in others]
     return chunks, figures(chunks, counted, shipped.generations), lost

@@ -43,7 +43,7 @@ def look_into(
     """Find out what those of ``files`` may be that the ledger does not know. ``chunks``: what it
     has at their paths; what it has at others is added. Notes the sums of the beginnings that
     decide, and the faults of files that cannot be read. Raises ShipperError."""
-    overwritten = chunks.overwritten({file.id: file.etag for file in files if file.etag})
+    overwritten = chunks.overwritten(files)
     new = [
         file
         for file in files

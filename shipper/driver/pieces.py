@@ -9,7 +9,6 @@ from itertools import pairwise
 from shipper.driver.files import split_hash, split_starts
 from shipper.driver.recognition import PLAIN
 from shipper.report.plan_result import PlannedFile
-from shipper.types import FileId
 
 _ALL_LINES = 2**63 - 1
 HEAD_LINES = 20_000
@@ -52,11 +51,6 @@ class PieceReport:
     """Bytes of `unpacked` in records that are longer than `records.max_line`."""
     padding_bytes: int = 0
     """Zeros behind the end of packed content."""
-
-
-def etags_of(files: Iterable[PlannedFile]) -> dict[FileId, str]:
-    """Return the ETags of files that have one."""
-    return {file.id: file.etag for file in files if file.etag}
 
 
 def uri_of(file: PlannedFile) -> str:

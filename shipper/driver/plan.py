@@ -11,6 +11,7 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config.rules import resolve_uri
+from shipper.config.units import listed
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.checks.refusals import (
     absent_topics,
@@ -87,11 +88,7 @@ def plan(context: RunContext, started_at: dt.datetime) -> PlanResult:
     paths = [*map(literal, context.request.files)] or own.paths
     if not context.request.source_only:
         _begin_to_connect(context)
-    say(
-        f"plan: listing {paths[0]}"
-        + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-        + _and_back(back)
-    )
+    say(f"plan: listing {listed(paths, 1)}{_and_back(back)}")
     with context.phases("starting Java"):  # which began before Python imported all this
         context.engine.start_java()
     with context.phases("listing"):
@@ -430,16 +427,7 @@ def _refuse_unreadable(context: RunContext, result: PlanResult) -> None:
 
 
 def _planned(context: RunContext, file: ListedFile, tick: str | None = None) -> PlannedFile:
-    starts = context.split_starts(file.id)
-    return PlannedFile(
-        path=file.id.path,
-        uri=file.uri,
-        size_bytes=file.id.size_bytes,
-        modified_ms=file.id.modified_ms,
-        etag=file.etag,
-        splits=len(starts),
-        tick=tick,
-    )
+    return file.planned(len(context.split_starts(file.id)), tick)
 
 
 def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str]) -> None:
@@ -447,7 +435,6 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
     if not result.files and pipeline.source.when_empty == "fail":
         left = result.left_out_by_weight()
         left_out = f"; {result.left_out_in_words()}: {left[0]}" if left else ""
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         where = "" if left else _why_nothing_lies_there(context, paths)
         remedies = [f"{REASONS[one.code].remedy}." for one in left]
         if not any(one.warns for one in left):
@@ -458,7 +445,7 @@ def _check_limits(context: RunContext, result: PlanResult, paths: Sequence[str])
         remedy = " ".join(dict.fromkeys(remedies))
         raise SourceError(
             f"pipeline {pipeline.name}: no files for window {context.window} at "
-            f"{paths[0]}{more}{where}{left_out}. Nothing was sent. {remedy}",
+            f"{listed(paths, 1)}{where}{left_out}. Nothing was sent. {remedy}",
             code="SHIP-303",
         )
     limits = pipeline.limits

@@ -13,6 +13,7 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
+from shipper.config.units import listed
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.decide import (
@@ -26,7 +27,6 @@ from shipper.driver.decide import (
     shipped_under_another,
 )
 from shipper.driver.engine import Scan
-from shipper.driver.gate import listed
 from shipper.driver.looking import look_into
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Preflight, preflight
@@ -172,10 +172,10 @@ def _keep_snapshot(ledger: LedgerLog, result: ShipResult) -> None:
 def _left_out(cluster: str, left_out: Mapping[FileId, str]) -> SourceError:
     """Return the error for files that the plan took for new: somebody shipped something of them
     meanwhile, or the cluster could not be asked. The next plan leaves them out by name."""
-    file, why = min(left_out.items())
-    more = f" and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
+    files = sorted(left_out)
+    paths, why = listed([file.path for file in files], 1), left_out[files[0]]
     return SourceError(
-        f"cluster {cluster}: {file.path}{more}: {why}. Everything else was sent.", code="SHIP-314"
+        f"cluster {cluster}: {paths}: {why}. Everything else was sent.", code="SHIP-314"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from shipper.config.formats import TABLES
-from shipper.config.units import plural
+from shipper.config.units import listed, plural
 from shipper.driver import kerberos
 from shipper.driver.context import RunContext
 from shipper.driver.pieces import FilePiece, PieceReport
@@ -42,7 +42,7 @@ def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreacha
             code=kerberos.CODE,
         )
     return SourceUnreachable(
-        f"pipeline {pipeline}: {', '.join(paths[:3])}{', …' if paths[3:] else ''} cannot be "
+        f"pipeline {pipeline}: {listed(paths, _MOST_NAMED)} cannot be "
         f"listed: {why}. Nothing was sent, because the files of the window are unknown. Run it "
         "again when this is put right."
     )
@@ -62,14 +62,12 @@ def _named(files: Sequence[PlannedFile]) -> str:
     by_reason: dict[str, list[str]] = {}
     for file in files:
         by_reason.setdefault(file.problem, []).append(file.path)
-    told = [f"{_paths(paths)}: {reason}" for reason, paths in [*by_reason.items()][:_MOST_REASONS]]
+    told = [
+        f"{listed(paths, _MOST_NAMED)}: {reason}"
+        for reason, paths in [*by_reason.items()][:_MOST_REASONS]
+    ]
     left = sum(map(len, [*by_reason.values()][_MOST_REASONS:]))
     return "; ".join(told) + (f"; and {left:,} more" if left else "")
-
-
-def _paths(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _MOST_NAMED:,} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(paths[:_MOST_NAMED]) + more
 
 
 def quarantine_whole(

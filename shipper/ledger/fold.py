@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
@@ -192,6 +192,15 @@ def is_invalidated(
     return over is not None and value.generation < over.generation
 
 
+class TaggedFile(Protocol):
+    """File with its ETag; empty if it has none."""
+
+    @property
+    def id(self) -> FileId: ...
+    @property
+    def etag(self) -> str: ...
+
+
 #: Fields of :class:`Chunks` that say something of each file.
 _OF_FILES = ("aliases", "digests", "sparks", "etags", "heads", "committed_ms")
 
@@ -297,11 +306,13 @@ class Chunks:
         chunks = [chunk for state in self.states(file) for chunk in state.chunks.values()]
         return max(chunks, key=lambda chunk: (chunk.end, chunk.generation)).run_id
 
-    def overwritten(self, etags: Mapping[FileId, str]) -> set[FileId]:
+    def overwritten(self, files: Iterable[TaggedFile]) -> set[FileId]:
         """Return the files that have another ETag than when a chunk of them was shipped: other
         bytes, of the same size and within the same moment."""
         return {
-            file for file, etag in etags.items() if etag and self.etags.get(file, {etag}) - {etag}
+            file.id
+            for file in files
+            if file.etag and self.etags.get(file.id, {file.etag}) - {file.etag}
         }
 
     def knows(self, file: FileId) -> bool:

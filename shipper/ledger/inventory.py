@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 
-from shipper.config.units import plural
+from shipper.config.units import listed, plural
 from shipper.finding import Finding, fail, warn
 from shipper.ledger.codec import peek_key
 from shipper.ledger.fold import (
@@ -288,7 +288,7 @@ def _findings_of_cut(
         if missing := [start for start in today if start not in there]:
             yield _gap(
                 file.path,
-                f"the ledger has nothing yet of the splits at bytes {_some(missing)}",
+                f"the ledger has nothing yet of the splits at bytes {listed(missing)}",
             )
     elif len(there) < count:
         text = (
@@ -305,7 +305,7 @@ def _findings_of_split(where: str, of_split: Sequence[Entry]) -> Iterator[Findin
         {ChunkOfSplit(one.key.first, one.key.topic): one.value for one in of_split}
     ).lines
     if len(ends) > 1:
-        yield _wrong("ends", where, f"it ends after record {_some(ends)}: only one can be right")
+        yield _wrong("ends", where, f"it ends after record {listed(ends)}: only one can be right")
     yield from _overlaps(where, of_split)
     for entry in of_split:
         key, value = entry.key, entry.value
@@ -411,9 +411,3 @@ def absent_topics(
                 f"{where}"
             )
             yield _wrong("topic", topic, text)
-
-
-def _some(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:5])) + (
-        f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
-    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.config.checks import ReadBackCheck
+from shipper.config.units import listed
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import Tally
 from shipper.report.markup import plural
@@ -270,7 +271,7 @@ def _expired(missing: int, parts: Mapping[int, SpanSums], spans: Mapping[int, Of
         f"{spans[number].start}"
         for number, begins in lost.items()
     ]
-    return "; ".join(where[:3]) + (f"; and {len(where) - 3} more" if where[3:] else "")
+    return listed(where, 3, "; ")
 
 
 def _deleted(parts: Mapping[int, SpanSums]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from shipper import runtime
-from shipper.config.units import plural
+from shipper.config.units import listed, plural
 from shipper.errors import ClusterRefuses, TopicMissing
 from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.kafka.topics import Topics
@@ -258,7 +258,7 @@ class Admission:
         places = sorted(self.parking.given_up, key=str)
         if not places:
             return
-        names = _some(map(str, places))
+        names = listed(places, _NAMED)
         reasons = "; ".join(
             f"{place}: {self._topics.why_unusable(*place)}" for place in places[:_NAMED]
         )
@@ -268,7 +268,7 @@ class Admission:
         }
         left = (
             "Records that found no room to wait were not sent either: "
-            f"{plural(sum(others.values()), 'record')} of {_some(others)}. "
+            f"{plural(sum(others.values()), 'record')} of {listed([*others], _NAMED)}. "
             if others
             else ""
         )
@@ -286,10 +286,3 @@ class Admission:
             "the topic, or check its name and its ACLs. Then run again: only what is left is "
             "sent."
         )
-
-
-def _some(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:_NAMED]) + (
-        f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shipper.config.content_checks import ContentCheck, ExpectationsCheck, SourceCheck, is_count
-from shipper.driver.gate import listed
+from shipper.config.units import listed
 from shipper.errors import SourceError, SparkUnavailable
 from shipper.report.results import CheckResult
 from spark_jobs import reason

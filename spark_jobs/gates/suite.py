@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config.content_checks import ExpectationsCheck
 from shipper.config.suites import read_suite
+from shipper.config.units import listed
 from shipper.driver.gate import share, unevaluated
 from shipper.errors import ConfigError, SourceError, SparkUnavailable
 from shipper.report.markup import plural
@@ -30,7 +31,6 @@ _FIGURES = frozenset(
         *("unexpected_percent_total", "unexpected_percent_nonmissing"),
     }
 )
-_MOST_NAMED = 5
 
 
 def judge_suite(
@@ -63,11 +63,10 @@ def judge_suite(
     failed = [one for one in results if not one["success"]]
     first = " the first" if len(frame) == check.max_rows else ""
     of_rows = f"; over{first} {plural(len(frame), 'row')}{WHERE[check.on]}"
-    named = "; ".join(_in_words(one) for one in failed[:_MOST_NAMED])
-    more = f"; and {len(failed) - _MOST_NAMED} more" if failed[_MOST_NAMED:] else ""
+    named = listed([*map(_in_words, failed)], mark="; ")
     observed = (
         f"{len(failed)} of {plural(len(results), 'expectation')} "
-        f"{'does' if len(failed) == 1 else 'do'} not hold{': ' if failed else ''}{named}{more}"
+        f"{'does' if len(failed) == 1 else 'do'} not hold{': ' if failed else ''}{named}"
     )
     return CheckResult(
         check=check.title,

@@ -394,7 +394,7 @@ MUTANTS = (
         "etag-ignored",
         _IDENTITY,
         "shipper/driver/decide.py",
-        "    overwritten = chunks.overwritten({file.id: file.etag for file in files})\n",
+        "    overwritten = chunks.overwritten(files)\n",
         "    overwritten: set[FileId] = set()\n",
         "tests/unit/test_ledger.py::TestRemaining::test_an_object_with_another_etag_is_another_file",
     ),
