@@ -41,7 +41,7 @@ class PresentEntries:
     def _take(self, of_path: Entries) -> Entries:
         there = entries_there(of_path, self._present)
         if len(there) < len(of_path):
-            self._lost += losses_of_entries(of_path, self._ledger.pipeline.key, self._present).found
+            self._lost += losses_of_entries(of_path, self._ledger.pipeline.key, self._present)
         count(self.sent, there)
         return there
 

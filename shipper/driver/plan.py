@@ -553,7 +553,7 @@ class AskedCluster:
         topics = self._topics = judge(connections.client, chunks, judged)
         self._found.recreated = topics.named(resent=policy == "resend")
         self._found.note(*notes(self._found.recreated), code="recreated")
-        if policy == "fail" and topics.lost.files.keys() - self._late:
+        if policy == "fail" and topics.lost_files.keys() - self._late:
             raise recreated_error(self.name, pipeline.name, self._found.recreated)
         self._ledger = ledger if there else None
         self._policy = context.policy(
@@ -584,7 +584,7 @@ class AskedCluster:
         found = decide(list(self._files.values()), chunks, self._originals, self._policy)
         found.check(chunks, self._policy.spark)
         policy = self._context.pipeline.delivery.on_recreated
-        return refuse_late(found, self._topics.lost, policy)
+        return refuse_late(found, self._topics.lost_files, policy)
 
     def _refuse_unknown_former(self, *, there: bool) -> None:
         """Refuse a name in `formerly` that nothing is known of. ``there``: True if the ledger

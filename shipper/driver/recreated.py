@@ -3,8 +3,7 @@ and their effect on a plan and a ship."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from shipper import runtime
@@ -15,37 +14,16 @@ from shipper.errors import ClusterError, ClusterRefuses
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
 from shipper.ledger.incarnations import (
-    Losses,
+    Incarnations,
     RecreatedTopic,
+    compare,
     gone_ids,
-    losses,
     topics_with_ids,
-    without,
 )
 from shipper.types import FileId
 
 #: Brokers learn of a topic within fractions of a second of each other.
 _SECOND_LOOK_SECONDS = 2.0
-
-
-@dataclass
-class Incarnations:
-    """Comparison of the ledger's chunks with the existing topics."""
-
-    chunks: Chunks
-    """Chunks whose topics still exist."""
-    present: dict[str, str | None] = field(default_factory=dict)
-    """Topics' ids now, see :data:`shipper.types.PresentIds`."""
-    lost: Losses = field(default_factory=Losses)
-    """Losses of the files that were judged; ``gone`` covers all files."""
-
-    @property
-    def topic_ids(self) -> dict[str, str]:
-        """Topic → id, of the existing topics that have an id."""
-        return {topic: topic_id for topic, topic_id in self.present.items() if topic_id}
-
-    def named(self, *, resent: bool = False) -> list[RecreatedTopic]:
-        return [one.model_copy(update={"resent": resent}) for one in self.lost.found]
 
 
 def judge(
@@ -70,16 +48,14 @@ def judge(
     wanted = topics_with_ids(chunks) | set(topics)
     if present is not None and wanted <= present.keys() and not gone_ids(chunks, present):
         return Incarnations(chunks, present)
-    present = client.present_ids(wanted)
-    found = losses(chunks, present, files=files)
-    return Incarnations(without(chunks, found.gone), present, found)
+    return compare(chunks, client.present_ids(wanted), files=files)
 
 
 def look_again(found: Incarnations, cluster: Cluster) -> None:
     """Ask a second time, by another connection, before records are sent again because of ``found``.
     Raises ClusterError if the answers differ."""
     runtime.sleep(_SECOND_LOOK_SECONDS)
-    topics = {loss.topic for loss in found.lost.found}
+    topics = {loss.topic for loss in found.lost}
     now = ClusterAdmin(cluster).present_ids(topics)
     if differ := [topic for topic in sorted(topics) if now.get(topic) != found.present.get(topic)]:
         raise ClusterError(
@@ -108,9 +84,11 @@ def notes(lost: Sequence[RecreatedTopic]) -> list[str]:
     return [f"{one}. They are sent again (`on_recreated: resend`)." for one in lost if one.resent]
 
 
-def refuse_late(found: Decisions, lost: Losses, policy: Literal["fail", "resend"]) -> Decisions:
+def refuse_late(
+    found: Decisions, lost: Mapping[FileId, str], policy: Literal["fail", "resend"]
+) -> Decisions:
     """Leave late files alone, by name, whose records are lost, unless the pipeline says to send
-    them again: they hold up no window."""
+    them again: they hold up no window. ``lost``: these files → a topic that took some."""
     if policy == "resend":
         return found
     why = (
@@ -119,8 +97,8 @@ def refuse_late(found: Decisions, lost: Losses, policy: Literal["fail", "resend"
     )
     return Decisions(
         [
-            one._replace(outcome="refuse", why=why.format(lost.files[one.file]))
-            if one.outcome == "ship" and one.file in found.late and one.file in lost.files
+            one._replace(outcome="refuse", why=why.format(lost[one.file]))
+            if one.outcome == "ship" and one.file in found.late and one.file in lost
             else one
             for one in found.each
         ],

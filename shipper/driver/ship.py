@@ -31,8 +31,8 @@ from shipper.driver.looking import look_into
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Preflight, preflight
 from shipper.driver.recognition import PLAIN
-from shipper.driver.recreated import Incarnations, judge, look_again, notes
 from shipper.driver.recreated import error as recreated_error
+from shipper.driver.recreated import judge, look_again, notes
 from shipper.driver.scan import scan
 from shipper.driver.schemas import schema_ids
 from shipper.driver.ship_order import ship_order
@@ -60,6 +60,7 @@ from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.codec import encode_alias
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
+from shipper.ledger.incarnations import Incarnations
 from shipper.ledger.lease import HeldLease
 from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
 from shipper.ledger.records import Alias, Entry, Generation
@@ -273,19 +274,19 @@ class ClusterShip:
             self._client, taken.chunks, judged, topics=topics, present=present
         )
         result.topic_ids = found.topic_ids
-        result.gone_topic_ids = {topic: sorted(ids) for topic, ids in found.lost.gone.items()}
+        result.gone_topic_ids = {topic: sorted(ids) for topic, ids in found.gone.items()}
         # What this ship itself has sent to a topic that is gone would count twice.
-        is_ours = any(seen.get(topic) in ids for topic, ids in found.lost.gone.items())
+        is_ours = any(seen.get(topic) in ids for topic, ids in found.gone.items())
         resends = self._context.pipeline.delivery.on_recreated == "resend" and not is_ours
         result.recreated = found.named(resent=resends)
-        if found.lost.found and not resends:
+        if found.lost and not resends:
             sent = ["That was during this ship."] if is_ours else []
             self._failed(
                 recreated_error(
                     self._cluster.name, self._context.pipeline.name, result.recreated, *sent
                 )
             )
-        elif found.lost.found:
+        elif found.lost:
             look_again(found, self._cluster)
             result.note(*notes(result.recreated), code="recreated")
         return replace(taken, chunks=found.chunks)
@@ -586,13 +587,8 @@ class ClusterShip:
         context = self._context
         files = self._planned(left.left)
         with context.phases("preparing"):
-            order = ship_order(context, self._cluster, self._plan, self._preflight, taken, files)
-            topics = self._incarnations
-            options = replace(order.lane_options, gone_ids=topics.lost.gone)
             order = replace(
-                order,
-                topic_ids=topics.topic_ids,
-                lane_options=options,
+                ship_order(context, self._plan, self._preflight, taken, files, self._incarnations),
                 schema_ids=self._schema_ids,
             )
         phases, began = context.phases, runtime.time()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from shipper.config.cluster import Cluster
 from shipper.driver.context import RunContext
 from shipper.driver.dispositions import crosses_in_blocks, fixed_topics, reasons, rules
 from shipper.driver.files import split_hash
@@ -14,6 +13,7 @@ from shipper.driver.preflight import Preflight
 from shipper.driver.recognition import PLAIN, UNREADABLE
 from shipper.errors import SourceError
 from shipper.ledger.fold import SplitState
+from shipper.ledger.incarnations import Incarnations
 from shipper.ledger.records import CHUNKS
 from shipper.ledger.takeover import Takeover
 from shipper.report.plan_result import PlannedFile, PlanResult
@@ -23,14 +23,14 @@ from shipper.worker.order import LaneOptions, OrderedSplit, QuarantineOrder, Shi
 
 def ship_order(
     context: RunContext,
-    cluster: Cluster,
     plan: PlanResult,
     ready: Preflight,
     taken: Takeover,
     files: Sequence[PlannedFile],
+    topics: Incarnations,
 ) -> ShipOrder:
     """Make the order. ``files``: those that are left. Raises SourceError."""
-    pipeline = context.pipeline
+    pipeline, cluster = context.pipeline, context.clusters[ready.settings.cluster]
     delivery, quarantine = pipeline.delivery, pipeline.quarantine
     return ShipOrder(
         pipeline=pipeline.key,
@@ -48,6 +48,7 @@ def ship_order(
             partitions=delivery.partitions if isinstance(delivery.partitions, tuple) else None,
             share_partitions=delivery.partitions == "share",
             in_order=delivery.ordering == "file",
+            gone_ids=topics.gone,
         ),
         limits=ready.limits,
         tuning=ready.tuning,
@@ -55,6 +56,7 @@ def ship_order(
         topics=fixed_topics(pipeline),
         listed=frozenset(pipeline.listed_topics()),
         max_topics=pipeline.limits.max_topics,
+        topic_ids=topics.topic_ids,
         splits=_splits(context, taken, files),
         rules=rules(pipeline),
         reasons=reasons(pipeline),

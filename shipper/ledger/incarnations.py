@@ -55,14 +55,26 @@ class RecreatedTopic(BaseModel):
 
 
 @dataclass
-class Losses:
-    """Records that the ledger counts in topics that are gone."""
+class Incarnations:
+    """Comparison of the ledger's chunks with the existing topics."""
 
-    gone: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Ids of the topics that are gone, from all chunks that were read, see :data:`GoneIds`."""
-    found: list[RecreatedTopic] = field(default_factory=list)
-    files: dict[FileId, str] = field(default_factory=dict)
+    chunks: Chunks
+    """Chunks whose topics still exist."""
+    present: PresentIds = field(default_factory=dict)
+    gone: GoneIds = field(default_factory=dict)
+    """Ids of the topics that are gone, from all chunks that were read."""
+    lost: list[RecreatedTopic] = field(default_factory=list)
+    """Records that are lost with these topics, of the files that were judged."""
+    lost_files: dict[FileId, str] = field(default_factory=dict)
     """File of which records are lost → a topic that took some."""
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """Topic → id, of the existing topics that have an id."""
+        return {topic: topic_id for topic, topic_id in self.present.items() if topic_id}
+
+    def named(self, *, resent: bool = False) -> list[RecreatedTopic]:
+        return [one.model_copy(update={"resent": resent}) for one in self.lost]
 
 
 def topics_with_ids(chunks: Chunks) -> set[str]:
@@ -110,27 +122,27 @@ def _is_among(alias: Alias, gone: GoneIds) -> bool:
     return any(topic_id in gone.get(topic, ()) for topic, topic_id in alias.topic_ids.items())
 
 
-def losses(
+def compare(
     chunks: Chunks, present: PresentIds, *, files: Collection[FileId] | None = None
-) -> Losses:
-    """Return the losses of ``files``, a set or the keys of a dict (None: all files)."""
-    found = Losses(gone_ids(chunks, present))
-    if not found.gone:
+) -> Incarnations:
+    """Compare the chunks with the topics. ``files``: those whose losses are looked for, a set or
+    the keys of a dict (None: all files)."""
+    gone = gone_ids(chunks, present)
+    there = without(chunks, gone)
+    found = Incarnations(there, present, gone)
+    if not gone:
         return found
-    there = without(chunks, found.gone)
     touched = {
-        split.file
-        for split, of, value in _each(chunks)
-        if value.topic_id in found.gone.get(of.topic, ())
+        split.file for split, of, value in _each(chunks) if value.topic_id in gone.get(of.topic, ())
     }
     sums: dict[tuple[str, str], tuple[int, set[FileId]]] = {}
-    touched |= {file for file, alias in chunks.aliases.items() if _is_among(alias, found.gone)}
+    touched |= {file for file, alias in chunks.aliases.items() if _is_among(alias, gone)}
 
     def add(file: FileId, topic: str, topic_id: str, records: int) -> None:
         count, those = sums.setdefault((topic, topic_id), (0, set()))
         those.add(file)
         sums[topic, topic_id] = count + records, those
-        found.files.setdefault(file, topic)
+        found.lost_files.setdefault(file, topic)
 
     for file in touched if files is None else touched & set(files):
         if there.knows(file) and there.standing(file) != "partial":
@@ -138,13 +150,13 @@ def losses(
         if file in chunks.aliases.keys() - there.aliases.keys():
             alias = chunks.aliases[file]
             for topic, topic_id in alias.topic_ids.items():
-                if topic_id in found.gone.get(topic, ()):
+                if topic_id in gone.get(topic, ()):
                     add(file, topic, topic_id, alias.records.get(topic, 0))
         for split in chunks.splits_of(file):
             state = there.splits.get(split, SplitState())
-            for of, value, records in _lost(chunks.splits[split], state, found.gone):
+            for of, value, records in _lost(chunks.splits[split], state, gone):
                 add(file, of.topic, value.topic_id or "", records)
-    found.found = [
+    found.lost = [
         RecreatedTopic(
             topic=topic, before=before, now=present[topic], records=count, files=len(those)
         )
@@ -203,13 +215,15 @@ def entries_there(of_path: Entries, present: PresentIds) -> Entries:
     )
 
 
-def losses_of_entries(of_path: Sequence[Entry], pipeline: str, present: PresentIds) -> Losses:
+def losses_of_entries(
+    of_path: Sequence[Entry], pipeline: str, present: PresentIds
+) -> list[RecreatedTopic]:
     """Return the losses of one path."""
     chunks = Chunks(pipeline)
     for entry in of_path:
         if not entry.invalidated:
             chunks.add(entry.key, entry.value)
-    return losses(chunks, present)
+    return compare(chunks, present).lost
 
 
 def sum_losses(found: Iterable[RecreatedTopic]) -> list[RecreatedTopic]:

@@ -205,10 +205,8 @@ MUTANTS = (
         "attempt-key-without-its-generation",
         _ATTEMPT_KEY,
         "shipper/ledger/codec.py",
-        'return EncodedRecord(_pack("attempt", pipeline, *key), None if value is None else '
-        "_value(value))",
-        'return EncodedRecord(_pack("attempt", pipeline, 2, key.task, key.number), None if value '
-        "is None else _value(value))",
+        '_record("attempt", pipeline, *key, value=value)',
+        '_record("attempt", pipeline, 2, key.task, key.number, value=value)',
         "tests/sim/test_rules.py::test_an_attempt_that_announces_itself_late_has_no_right",
     ),
     Mutant(
@@ -239,16 +237,16 @@ MUTANTS = (
         "ids-from-before-the-read",
         _TOPIC_ID,
         "shipper/driver/recreated.py",
-        "    present = client.present_ids(wanted)\n    found",
-        "    present = present if present is not None else client.present_ids(wanted)\n    found",
+        "compare(chunks, client.present_ids(wanted), ",
+        "compare(chunks, present or client.present_ids(wanted), ",
         "tests/sim/test_rules.py::test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one",
     ),
     Mutant(
         "gone-chunks-count",
         _TOPIC_ID,
-        "shipper/driver/recreated.py",
-        "return Incarnations(without(chunks, found.gone), present, found)",
-        "return Incarnations(chunks, present, found)",
+        "shipper/ledger/incarnations.py",
+        "found = Incarnations(there, present, gone)",
+        "found = Incarnations(chunks, present, gone)",
         "tests/unit/test_recreated.py::test_what_is_lost_does_not_count_as_there",
     ),
     Mutant(

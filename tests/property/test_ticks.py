@@ -25,9 +25,9 @@ from shipper.driver.context import RunContext
 from shipper.driver.decide import Original, Policy, SourceFile
 from shipper.driver.engine import Engine, Listed
 from shipper.driver.files import ListedFile
-from shipper.driver.recreated import Incarnations
 from shipper.errors import ClusterError, SourceError
 from shipper.ledger.fold import Chunks
+from shipper.ledger.incarnations import Incarnations
 from shipper.ledger.inventory import Entries, Inventory
 from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum

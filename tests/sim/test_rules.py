@@ -265,7 +265,7 @@ def test_ids_of_before_the_ledger_was_read_make_no_later_chunk_a_lost_one(world)
     topic_id = world.clusters["one"].topics[TOPICS[0]].id
     world.ship(run, topic_id=topic_id)
     chunks = world.ledger().decide(ask_state([_FILE.path])).answer.chunks
-    assert not judge(admin, chunks, {_FILE}, topics=TOPICS, present=before).lost.found
+    assert not judge(admin, chunks, {_FILE}, topics=TOPICS, present=before).lost
 
 
 @protocol

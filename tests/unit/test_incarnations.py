@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from shipper.ledger.fold import Chunks, Invalidated
 from shipper.ledger.incarnations import (
     RecreatedTopic,
+    compare,
     gone_ids,
     is_gone,
-    losses,
     sum_losses,
     topics_with_ids,
     without,
@@ -61,12 +61,12 @@ def test_a_chunk_is_gone_if_both_ids_are_known_and_differ(topic_id, present, gon
 
 def test_what_is_lost_is_named_by_topic_and_incarnation():
     held = chunks((0, 10, "t", "A"), (10, 15, "t", "B"), (15, 40, "u", "U"), end=40)
-    found = losses(held, {"t": "C", "u": "U"})
-    assert found.found == [
+    found = compare(held, {"t": "C", "u": "U"})
+    assert found.lost == [
         RecreatedTopic(topic="t", before=before, now="C", records=count, files=1)
         for before, count in (("A", 10), ("B", 5))
     ]
-    assert found.files == {FILE: "t"}
+    assert found.lost_files == {FILE: "t"}
     assert found.gone == {"t": frozenset("AB")}
     assert topics_with_ids(held) == {"t", "u"}
     left = without(held, found.gone)
@@ -100,7 +100,7 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(da
     def send(present, upto):
         """A run that stops at ``upto``."""
         seen = held()
-        state = without(seen, losses(seen, {"t": present}).gone).splits.get(SplitId(FILE, 0))
+        state = without(seen, compare(seen, {"t": present}).gone).splits.get(SplitId(FILE, 0))
         cuts = data.draw(_CUTS)
         there = sorted(state.intervals("t")) if state else []
         position = 0
@@ -116,18 +116,18 @@ def test_sending_again_what_is_gone_makes_the_file_complete_however_it_is_cut(da
     send("B", b_from)
     send("C", c_from)
     seen = held()
-    before = losses(seen, {"t": "C"})
+    before = compare(seen, {"t": "C"})
     state = without(seen, before.gone).splits.get(SplitId(FILE, 0))
     assert bool(state and state.complete) == (c_from == 60), (
         "nothing that is gone makes a file complete"
     )
     # A chunk of the present incarnation replaces one with its key, which may have been longer: the
     # rest of that counts as not sent yet.
-    assert sum(loss.records for loss in before.found) <= 60 - c_from
+    assert sum(loss.records for loss in before.lost) <= 60 - c_from
     send("C", 60)
     seen = held()
-    after = losses(seen, {"t": "C"})
-    assert after.found == []
+    after = compare(seen, {"t": "C"})
+    assert after.lost == []
     state = without(seen, after.gone).splits[SplitId(FILE, 0)]
     assert state.complete
     assert sum(part.end - part.first for part in state.intervals("t")) == 60

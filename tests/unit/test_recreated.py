@@ -48,7 +48,7 @@ def test_what_is_lost_does_not_count_as_there():
 
 
 def test_late_files_are_left_alone_by_name_unless_they_are_to_be_sent_again():
-    lost = judged(Client(t="B"), chunks()).lost
+    lost = judged(Client(t="B"), chunks()).lost_files
     for policy in ("fail", "resend"):
         each = [FileDecision(OWN, "new", "ship"), FileDecision(LATE, "rest", "ship", begun=True)]
         left = refuse_late(Decisions(each, {LATE}), lost, policy)
