@@ -4,10 +4,12 @@ the headers of :mod:`shipper.ledger.quarantine_headers`."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
-from shipper.ledger.fold import LedgerRecords, invalidations_in, is_invalidated
+from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.intervals import decode_ordinals
-from shipper.ledger.records import ChunkKey, ChunkValue, Entry, spark_hash
+from shipper.ledger.inventory import entries
+from shipper.ledger.records import ChunkKey, Entry, spark_hash
 from shipper.ledger.roots import Roots
 
 
@@ -62,13 +64,9 @@ def in_quarantine(read: LedgerRecords) -> InQuarantine:
     """Return what the ledger says of records in quarantine. Files that were re-shipped since do not
     count."""
     found = InQuarantine(roots=read.roots)
-    for of_path in read.by_path():
-        invalidated = invalidations_in(of_path)
-        for record, decoded in of_path:
-            match decoded:
-                case (ChunkKey() as key, ChunkValue() as value) if value.reasons is not None:
-                    if not is_invalidated(key.split.file, value, invalidated):
-                        found.add(Entry(key, value, record.offset, record.timestamp_ms))
+    for chunk in chain.from_iterable(entries(read)):
+        if chunk.value.reasons is not None and not chunk.invalidated:
+            found.add(chunk)
     return found
 
 
