@@ -92,24 +92,20 @@ class SourceView:
     def _scanned(self, scope: Scope, figures: Mapping[str, str]) -> dict[str, Any]:
         from pyspark.sql import functions as F
 
-        from spark_jobs.frame import gate_frame
-
         aggregates = [F.expr(aggregate).alias(name) for name, aggregate in figures.items()]
-        with self._scanning() as spark, self._lines(spark, scope) as lines:
-            return gate_frame(lines, self.pipeline).agg(*aggregates).collect()[0].asDict()
+        with self._records(scope) as frame:
+            return frame.agg(*aggregates).collect()[0].asDict()
 
     def pandas(self, scope: Scope, most: int) -> pd.DataFrame:
         """Return the first ``most`` records with their columns, in this process. Raises what Spark
         raises."""
         from pyspark.sql import functions as F
 
-        from spark_jobs.frame import gate_frame
-
-        with self._scanning() as spark, self._lines(spark, scope) as lines:
+        with self._records(scope) as frame:
             # Of any other column the reader would make blocks of records, not records.
             records = self.pipeline.records
             names = ["value", *(["key"] if records.key is not None else []), *records.named_columns]
-            frame = gate_frame(lines, self.pipeline).select(*map(sql_column, names)).limit(most)
+            frame = frame.select(*map(sql_column, names)).limit(most)
             return frame.select(
                 *(
                     F.make_valid_utf8(sql_column(name)).alias(name)
@@ -126,22 +122,13 @@ class SourceView:
         Spark raises."""
         from pyspark.sql import functions as F
 
-        from spark_jobs.frame import gate_frame
-
         counts = [
             F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()
         ]
         total = functools.reduce(operator.add, (F.col(f"`{name}`") for name in conditions))
-        with self._scanning() as spark, self._lines(spark, scope) as lines:
-            of_file = (
-                gate_frame(lines, self.pipeline, "file_path").groupBy("file_path").agg(*counts)
-            )
-            rows = [
-                row.asDict()
-                for row in of_file.orderBy(total.desc(), "file_path")
-                .limit(_FILES_COMPARED)
-                .collect()
-            ]
+        with self._records(scope, "file_path") as frame:
+            of_file = frame.groupBy("file_path").agg(*counts).orderBy(total.desc(), "file_path")
+            rows = [row.asDict() for row in of_file.limit(_FILES_COMPARED).collect()]
         return {
             name: [
                 (unquote(row["file_path"]), row[name])
@@ -150,21 +137,6 @@ class SourceView:
             ]
             for name in conditions
         }
-
-    @contextmanager
-    def _scanning(self) -> Iterator[SparkSession]:
-        from spark_jobs.session import quiet, setting
-
-        spark = self.spark
-        assert spark is not None, "a check uses SQL"
-        # Few rows come back: there is nothing to adapt, and trying takes 0.15 s. Spark's errors
-        # quote the values that caused them.
-        with (
-            setting(spark, "spark.sql.adaptive.enabled", "false"),
-            quiet(),
-            self.phases("scanning"),
-        ):
-            yield spark
 
     def _pieces(self, scope: Scope) -> tuple[list[FilePiece], int]:
         """Return the pieces of the files, and the most bytes that one has."""
@@ -177,14 +149,27 @@ class SourceView:
         return list(file_pieces(self.left, size)), size
 
     @contextmanager
-    def _lines(self, spark: SparkSession, scope: Scope) -> Iterator[DataFrame]:
-        """Yield the lines that can be read. Notes the faults of files that cannot be read."""
+    def _records(self, scope: Scope, *more: str) -> Iterator[DataFrame]:
+        """Yield the lines that can be read, with their columns; ``more`` as in :func:`gate_frame`.
+        Notes the faults of files that cannot be read."""
         from pyspark.sql import functions as F
 
+        from spark_jobs.frame import gate_frame
+        from spark_jobs.session import quiet, setting
+
+        assert self.spark is not None, "a check uses SQL"
         pieces, bytes_each = self._pieces(scope)
         limits = LineLimits.of(self.pipeline, _KEPT_OF_LONG_LINES_BYTES)
-        with reading(spark, pieces, limits, partition_bytes=bytes_each) as read:
-            yield read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
+        # Few rows come back: there is nothing to adapt, and trying takes 0.15 s. Spark's errors
+        # quote the values that caused them.
+        with (
+            setting(self.spark, "spark.sql.adaptive.enabled", "false"),
+            quiet(),
+            self.phases("scanning"),
+            reading(self.spark, pieces, limits, partition_bytes=bytes_each) as read,
+        ):
+            lines = read.frame.where(~F.col(sql_column(MARK)).eqNullSafe(BROKEN))
+            yield gate_frame(lines, self.pipeline, *more)
             broken_files(pieces, read.reports())
 
     def history(self, check: SizeVsHistoryCheck) -> Sequence[PastRun]:
