@@ -1,4 +1,4 @@
-"""Place of the configuration."""
+"""Places: of the configuration, and of Airflow's own pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 _WRITTEN = re.compile(r'^CONFIG = (".*?")', re.MULTILINE)
 
@@ -21,3 +22,10 @@ def config_dir(dags: Path) -> Path:
     except OSError:
         written = None
     return Path(json.loads(written[1])) if written else dags.absolute().parent / "config"
+
+
+def root() -> str:
+    """Return where Airflow's own pages begin: `/`, or the prefix that it is served below."""
+    from airflow.configuration import conf
+
+    return urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + "/"

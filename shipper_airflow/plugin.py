@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 # Airflow forks a process for each parse and for each task off one that has loaded the plugin. What
@@ -14,9 +13,10 @@ from airflow.plugins_manager import AirflowPlugin
 # Airflow has imported: 0.35 CPU s for each file and parse in place of 0.1.
 import shipper.config.load  # noqa: F401
 from shipper_airflow.deadline import WindowClosed
+from shipper_airflow.place import root
 from shipper_airflow.timetable import Windows
 
-_PREFIX = "/shipper"
+_PREFIX = "shipper"
 
 
 async def shipments(
@@ -30,17 +30,14 @@ async def shipments(
 
 
 def _href(query: str = "") -> str:
-    from urllib.parse import urlsplit
-
-    base = urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/")
-    return f"{base}{_PREFIX}/shipments{query}"
+    return f"{root()}{_PREFIX}/shipments{query}"
 
 
 class ShipperPlugin(AirflowPlugin):
     name = "shipper"
     timetables = [Windows]  # noqa: RUF012  # as Airflow declares it
     deadline_references = [WindowClosed]  # noqa: RUF012
-    fastapi_apps = [{"app": shipments, "url_prefix": _PREFIX, "name": "shipper"}]  # noqa: RUF012
+    fastapi_apps = [{"app": shipments, "url_prefix": f"/{_PREFIX}", "name": "shipper"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
             "name": "Shipments",

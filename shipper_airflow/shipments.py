@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -37,7 +37,7 @@ from shipper.report.window_records import accept
 from shipper.shipments.app import Right, respond
 from shipper.shipments.feed import index_path, look, look_is_due
 from shipper.windows.window import parse_window
-from shipper_airflow.place import config_dir
+from shipper_airflow.place import config_dir, root
 from shipper_airflow.runs import AirflowRuns
 
 _log = logging.getLogger(__name__)
@@ -170,8 +170,3 @@ async def refuse(request: Request, error: HTTPException) -> Response:
         )
         return RedirectResponse(f"{root()}api/v2/auth/login?{urlencode({'next': asked})}", 302)
     return await http_exception_handler(request, error)
-
-
-def root() -> str:
-    """Return where Airflow's own pages begin: `/`, or the prefix that it is served below."""
-    return urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + "/"
