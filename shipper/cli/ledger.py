@@ -442,7 +442,6 @@ def archive(
 
     done = move_to_archive(
         ledger.log,
-        ledger.folder,
         ledger.pipeline,
         moment,
         f"archive-{new_run_id()}",

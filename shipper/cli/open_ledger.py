@@ -32,7 +32,6 @@ class OpenLedger:
     pipeline: Pipeline
     cluster: Cluster
     client: ClusterClient
-    folder: LedgerFolder
     log: LedgerLog
 
     def read(self, *, wait_seconds: float | None = None) -> LedgerRecords:
@@ -41,7 +40,7 @@ class OpenLedger:
     def check_identity(self, *, exists: bool = True) -> None:
         """Raise LedgerGone if this is not the ledger with which the pipeline has shipped, since
         earlier deliveries are missing in it. ``exists``: True if there is such a topic."""
-        LedgerIdentity(self.log, self.folder, new_ledger=False).check(exists)
+        LedgerIdentity(self.log, new_ledger=False).check(exists)
 
     def split_starts(self, file: FileId) -> range:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
@@ -59,7 +58,7 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), pipeline.key, chosen)
         log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
-        ledger = OpenLedger(pipeline, cluster, client, folder, log)
+        ledger = OpenLedger(pipeline, cluster, client, log)
         if not log.exists():
             ledger.check_identity(exists=False)
             raise ClusterError(

@@ -90,17 +90,14 @@ class RunContext:
             )
         return self._connections[cluster]
 
-    def ledger_folder(self, cluster: str) -> LedgerFolder:
-        return LedgerFolder(self.own_runs_uri, self.pipeline.key, cluster)
-
     def ledger(self, cluster: str, source_root: str | None) -> LedgerLog:
         """Return the ledger on the cluster; the context is that of the cluster (:meth:`on`).
         ``source_root``: where the plan found the source's files."""
         to, pipeline = self.connections(cluster), self.pipeline
+        folder = LedgerFolder(self.own_runs_uri, pipeline.key, cluster)
         found = LedgerLog(
-            to.client, to.cluster, pipeline.key, self.ledger_folder(cluster),
-            patience=patience_of(pipeline),
-        )  # fmt: skip
+            to.client, to.cluster, pipeline.key, folder, patience=patience_of(pipeline)
+        )
         found.lies_at(source_root, pipeline.source.formerly)
         return found
 

@@ -517,7 +517,6 @@ class AskedCluster:
                 warn(cluster.in_the_clear, code=IN_THE_CLEAR, cluster=self.name)
             )
         self._connections = connections = context.connections(self.name)
-        folder = context.ledger_folder(cluster.name)
         ledger = context.ledger(cluster.name, self._plan.source_root)
         self._known = known = connections.client.facts([ledger.topic, *pipeline.needed_topics()])
         self._found.missing_topics = absent_topics(pipeline, known)
@@ -536,7 +535,7 @@ class AskedCluster:
         chunks, invalidated = Chunks(pipeline.key), dict[FileId, Invalidated]()
         with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             identified = meanwhile.submit(
-                LedgerIdentity(ledger, folder, new_ledger=context.request.new_ledger).check, there
+                LedgerIdentity(ledger, new_ledger=context.request.new_ledger).check, there
             )
             try:
                 state = ledger.look(ask_state([file.path for file in etags])) if there else None

@@ -99,9 +99,8 @@ def ship(context: RunContext, cluster_name: str, started_at: dt.datetime) -> Shi
     connections = context.connections(cluster_name)
     client = connections.client
     connections.begin_writing(plan.of_cluster(cluster_name).to_fence)
-    folder = context.ledger_folder(cluster_name)
     ledger = context.ledger(cluster_name, plan.source_root)
-    identity = LedgerIdentity(ledger, folder, new_ledger=context.request.new_ledger)
+    identity = LedgerIdentity(ledger, new_ledger=context.request.new_ledger)
     with context.phases("asking the cluster"):
         with runtime.ThreadPoolExecutor(1, thread_name_prefix="ask") as meanwhile:
             exists = meanwhile.submit(_checked, ledger, identity)

@@ -26,7 +26,7 @@ from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.records import Alias, Archive, ChunkValue
-from shipper.ledger.snapshot import LedgerFolder, SnapshotUnusable, StoredManifest
+from shipper.ledger.snapshot import RecordStore, SnapshotUnusable, StoredManifest
 from shipper.ledger.takeover import sole_run
 from shipper.ledger.writing import write_as_lane
 from shipper.types import EncodedRecord, LogRecord
@@ -50,29 +50,30 @@ class ArchiveResult:
 
 def archive(
     ledger: LedgerLog,
-    folder: LedgerFolder,
     pipeline: Pipeline,
     before: dt.datetime,
     run_id: str,
     say: Callable[[str], None],
 ) -> ArchiveResult:
-    """Move the records of windows that ended by ``before`` to the archive. Raises
-    ClusterError, Superseded, OSError."""
+    """Move the records of windows that ended by ``before`` to the archive in the ledger's folder.
+    Raises ClusterError, Superseded, OSError."""
+    assert ledger.folder is not None
+    store = ledger.folder.archives
     with sole_run(ledger, pipeline, run_id, say) as (generation, settings):
         read = ledger.decide(ask_files()).answer
         chosen = old_chunks(pipeline.key, read, before)
         left = sum(1 for _ in _live_chunks(pipeline.key, read)) - len(chosen)
         if not chosen:
             found = read.files.archived()
-            where = f"{folder.archives.uri}/{found.manifest}" if found else None
+            where = f"{store.uri}/{found.manifest}" if found else None
             return ArchiveResult(0, 0, left, found.entries if found else 0, where)
-        written = write_archive(folder, ledger, read, chosen)
+        written = write_archive(store, ledger, read, chosen)
         until = f"{before.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
         named = Archive(
             written.name, written.sha256, written.manifest.records, until, generation, run_id
         )
         say(
-            f"{ledger.cluster.name}: {plural(named.entries, 'record')} in {folder.archives.uri}; "
+            f"{ledger.cluster.name}: {plural(named.entries, 'record')} in {store.uri}; "
             f"removing {len(chosen)} from {ledger.topic}"
         )
         marker = encode_archive(pipeline.key, named)
@@ -89,7 +90,7 @@ def archive(
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
     return ArchiveResult(
-        len(chosen), len(paths), left, named.entries, f"{folder.archives.uri}/{named.manifest}"
+        len(chosen), len(paths), left, named.entries, f"{store.uri}/{named.manifest}"
     )
 
 
@@ -126,14 +127,14 @@ def window_end(window: str) -> dt.datetime | None:
 
 
 def write_archive(
-    folder: LedgerFolder,
+    store: RecordStore,
     ledger: LedgerLog,
     read: LedgerRecords,
     chosen: Iterable[LogRecord],
 ) -> StoredManifest:
     """Write the earlier archive with ``chosen`` on top, as new files beside the old ones, and read
     all of them back. Raises ClusterError."""
-    pipeline, store = ledger.pipeline, folder.archives
+    pipeline = ledger.pipeline
     changes: dict[str, dict[bytes, LogRecord]] = {}
     for record in chosen:
         if about := peek_key(pipeline, record):

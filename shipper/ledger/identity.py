@@ -16,7 +16,7 @@ from shipper.errors import ClusterError, LedgerGone
 from shipper.ledger.codec import encode_identity
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import Identity
-from shipper.ledger.snapshot import LedgerFolder, Origin
+from shipper.ledger.snapshot import Origin
 from shipper.whole_files import StorageError, file_system, write_whole
 
 
@@ -33,16 +33,15 @@ class Remembered:
 
 
 class LedgerIdentity:
-    def __init__(self, ledger: LedgerLog, folder: LedgerFolder, *, new_ledger: bool) -> None:
-        """Make it for one ledger. ``new_ledger``: a person has given up the old one."""
-        self.ledger, self._folder, self._new_ledger = ledger, folder, new_ledger
+    def __init__(self, ledger: LedgerLog, *, new_ledger: bool) -> None:
+        """Make it for one ledger, which has a folder. ``new_ledger``: a person has given up the old
+        one."""
+        assert ledger.folder is not None
+        self.ledger, self._new_ledger = ledger, new_ledger
+        self._path = f"{ledger.folder.uri}/ledger.json"
         self._given_up: Remembered | None = None
         self._origin: Origin | None = None
         """Identity that the check read: a far cluster is not asked twice."""
-
-    @property
-    def _path(self) -> str:
-        return f"{self._folder.uri}/ledger.json"
 
     def check(self, exists: bool) -> None:
         """Compare the topic with the remembered one. ``exists``: True if the ledger's topic exists.

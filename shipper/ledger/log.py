@@ -192,7 +192,7 @@ class LedgerLog:
         there on."""
         self._client = client
         self.cluster = cluster
-        self._folder = folder
+        self.folder = folder
         self.pipeline = pipeline
         self.topic = cluster.ledger_topic(pipeline)
         self._patience = patience or Patience()
@@ -238,7 +238,7 @@ class LedgerLog:
         """Return the same ledger, which skips these damaged records: to look for damage, or to
         repair it."""
         other = LedgerLog(
-            self._client, self.cluster, self.pipeline, self._folder, patience=self._patience
+            self._client, self.cluster, self.pipeline, self.folder, patience=self._patience
         )
         other._ignored = frozenset(places)
         other.lies_at(self.root, self._formerly)
@@ -522,8 +522,8 @@ class LedgerLog:
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()
             files = FileRecords(self.pipeline, wanted, ignored=self._ignored)
-            if snapshot and self._folder:
-                files.feed(snapshot.standing).feed(self._folder.snapshots.records(snapshot, wanted))
+            if snapshot and self.folder:
+                files.feed(snapshot.standing).feed(self.folder.snapshots.records(snapshot, wanted))
             files.feed(records, CONTROL)
             for batch in chunks:
                 files.feed(batch, CHUNKS)
@@ -552,11 +552,11 @@ class LedgerLog:
     ) -> Heads:
         archive_key = encode_archive_key(self.pipeline)
         archive: LogRecord | None = None
-        if snapshot and self._folder:
+        if snapshot and self.folder:
             archive = next(
                 (record for record in snapshot.standing if record.key == archive_key), None
             )
-            found.feed(self._folder.snapshots.beginning_like(snapshot, found))
+            found.feed(self.folder.snapshots.beginning_like(snapshot, found))
         found.end = snapshot.chunks_end if snapshot else 0
         for batch in self._batches(CHUNKS, found.end, wait_seconds):
             found.feed(batch)
@@ -611,17 +611,17 @@ class LedgerLog:
         if archive is None:
             return []
         where = (
-            f"{self._folder.archives.uri}/{archive.manifest}" if self._folder else archive.manifest
+            f"{self.folder.archives.uri}/{archive.manifest}" if self.folder else archive.manifest
         )
         problem = (
             f"cluster {self.cluster.name}: the ledger of {self.pipeline} has "
             f"{plural(archive.entries, 'record')} in the archive {where}, and without them "
             "shipper would send their files again"
         )
-        if self._folder is None:
+        if self.folder is None:
             raise LedgerGone(f"{problem}. Nothing was sent.", code="SHIP-504")
         try:
-            store = self._folder.archives
+            store = self.folder.archives
             manifest = store.named(archive.manifest, archive.sha256)
             return list(
                 store.beginning_like(manifest, wanted)
@@ -638,14 +638,14 @@ class LedgerLog:
     def _find_snapshot(self) -> StoredManifest | None:
         """Return the latest snapshot of this very topic, as far as is known; looked for once, and
         again when it turned out to be unusable."""
-        if self._looked_for_snapshot or self._folder is None:
+        if self._looked_for_snapshot or self.folder is None:
             return self._snapshot
         self._looked_for_snapshot = True
-        if not self._folder.snapshots.any():
+        if not self.folder.snapshots.any():
             return None
         facts = self._client.log_facts(self.topic)
         origin = self._origin(facts)
-        self._snapshot, passed_over = self._folder.snapshots.newest(
+        self._snapshot, passed_over = self.folder.snapshots.newest(
             lambda name, found: self._unusable.get(name) or _mismatch(found, origin, facts),
             facts.topic_id,
         )
@@ -683,7 +683,7 @@ class LedgerLog:
         May run beside a ship, or twice at once: each writes files of its own, and whichever is read
         later holds a prefix of the log. Raises ClusterError, OSError.
         """
-        if self._folder is None:
+        if self.folder is None:
             return None
         base = self.snapshot()
         covered = base.read + 1 if base else 0  # one record says that there is the snapshot
@@ -703,7 +703,7 @@ class LedgerLog:
         )
         with self._lock:
             self._snapshot = written
-        self._folder.snapshots.clean_up(origin.topic_id)
+        self.folder.snapshots.clean_up(origin.topic_id)
         return written.manifest
 
     def _advance(
@@ -711,8 +711,8 @@ class LedgerLog:
     ) -> StoredManifest:
         """Write the snapshot ``stored`` with the tail on top. Stops at the first open transaction:
         later records are not decided yet. Raises SnapshotUnusable."""
-        assert self._folder is not None
-        folder, base = self._folder, stored.manifest if stored else None
+        assert self.folder is not None
+        folder, base = self.folder, stored.manifest if stored else None
         if base and (why := _mismatch(base, origin, facts)):
             raise SnapshotUnusable(why)
         control, records, control_end = self._control_behind(stored)

@@ -191,9 +191,7 @@ class TestTakeover:
 class TestArchive:
     def archive(self, world, before="2026-11-03", run_id="archive"):
         ledger = ledger_of(world)
-        return module.archive(
-            ledger, ledger._folder, world.pipeline, parse_moment(before), run_id, print
-        )
+        return module.archive(ledger, world.pipeline, parse_moment(before), run_id, print)
 
     def test_what_is_archived_leaves_the_topic_and_still_counts(self, world):
         ledger = ledger_of(world)

@@ -36,6 +36,7 @@ from shipper.ledger.records import (
 )
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.types import FileId, LogRecord, SplitId
+from shipper.whole_files import file_system
 from tests.doubles.memory_log import MemoryLog
 from tests.samples.config import cluster_of
 from tests.samples.ledger import chunk_value
@@ -253,7 +254,7 @@ def test_what_is_archived_counts_as_if_it_were_still_in_the_topic(history, asked
             read = ledger.look(ask_files())
             chosen = old_chunks("web", read, dt.datetime(2026, 11, day, tzinfo=dt.UTC))
             if chosen:
-                written = write_archive(folder, ledger, read, chosen)
+                written = write_archive(folder.archives, ledger, read, chosen)
                 of_files = written.name, written.sha256, written.manifest.records
                 marker = Archive(*of_files, "2026-11-30T00:00:00Z", 0, "r")
                 tombstones = [(record.key, None) for record in chosen]
@@ -283,7 +284,7 @@ def test_whatever_happens_to_its_files_a_snapshot_is_never_believed_wrongly(
         log.append("topic", partition, [record])
         if step == cut_at:
             ledger_of(log, folder).keep_snapshot(longer_than=0)
-    fs = folder.snapshots._fs()
+    fs, _ = file_system(folder.uri)
     found = sorted(fs.find(folder.uri)) if fs.exists(folder.uri) else []
     if found:
         victim = found[place % len(found)]

@@ -165,7 +165,7 @@ class ScheduleHistory(ships.History):
             try:
                 if opened.log.exists():
                     archive(
-                        opened.log, opened.folder, opened.pipeline, _tick(tick).start,
+                        opened.log, opened.pipeline, _tick(tick).start,
                         f"archive-{next(self._ids)}", tell,
                     )  # fmt: skip
             except ShipperError as error:
@@ -187,7 +187,7 @@ class ScheduleHistory(ships.History):
         client, folder = ClusterClient(cluster), LedgerFolder(_RUNS_URI, pipeline.key, name)
         log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
         log.lies_at(None, pipeline.source.formerly)
-        return OpenLedger(pipeline, cluster, client, folder, log)
+        return OpenLedger(pipeline, cluster, client, log)
 
     @property
     def _is_apart(self):

@@ -302,7 +302,7 @@ def test_a_chunk_that_a_snapshot_has_does_not_hide_the_later_one_of_the_archive(
         pytest.raises(KeyboardInterrupt),
     ):
         archive(
-            ledger(), LedgerFolder("memory://runs", "sim", "one"), world.of_run,
+            ledger(), world.of_run,
             ships.START.replace(year=2027), "archive", world.world.tell,
         )  # fmt: skip
     chunks = world.clusters["one"].topics[world._ledger_topic].partitions[CHUNKS]

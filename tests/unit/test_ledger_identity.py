@@ -23,7 +23,7 @@ class World:
 
     def identity(self, *, new_ledger=False, cluster=CLUSTER):
         return LedgerIdentity(
-            LedgerLog(self.log, cluster, "web", self.folder), self.folder, new_ledger=new_ledger
+            LedgerLog(self.log, cluster, "web", self.folder), new_ledger=new_ledger
         )
 
     def ship(self, **options):

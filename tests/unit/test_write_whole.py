@@ -116,7 +116,7 @@ _WINDOW = Window(_NOW - dt.timedelta(hours=1), _NOW)
 
 def _identity(runs):
     folder, log = LedgerFolder(runs, "web", "c"), MemoryLog()
-    LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False).remember(
+    LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), new_ledger=False).remember(
         "r1", "now"
     )
 
@@ -276,7 +276,7 @@ def test_an_empty_identity_is_written_anew_only_if_the_ledger_holds_something(tm
     folder, log = LedgerFolder(str(tmp_path), "web", "c"), MemoryLog()
 
     def identity():
-        return LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), folder, new_ledger=False)
+        return LedgerIdentity(LedgerLog(log, cluster_of(), "web", folder), new_ledger=False)
 
     identity().remember("r1", "now")
     file = tmp_path / "web" / "ledger.c" / "ledger.json"

@@ -291,7 +291,7 @@ class ClusterTarget(CheckTarget):
             resolve_uri(self.config_dir, self.of.runs_uri), self.of.key, self.cluster_name
         )
         ledger = LedgerLog(self.client, self.cluster, self.of.key, folder)
-        return ledger, LedgerIdentity(ledger, folder, new_ledger=False)
+        return ledger, LedgerIdentity(ledger, new_ledger=False)
 
     def _may_create(self, right: Right) -> Finding:
         missing = f"the ledger topic {right.name} does not exist yet"
