@@ -46,7 +46,6 @@ from shipper.driver.unreadable import (
     wrong_sizes,
 )
 from shipper.errors import (
-    ClusterError,
     ClusterRefuses,
     DeliveryError,
     OutcomeUnknown,
@@ -55,7 +54,6 @@ from shipper.errors import (
     StepResultError,
     TopicMissing,
 )
-from shipper.kafka.connection import KafkaFault
 from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.codec import encode_alias
 from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
@@ -355,14 +353,11 @@ class ClusterShip:
             for file, alias in aliases.items()
             for record in encode_alias(ledger.pipeline, file, alias)
         ]
-        try:
-            write_as_lane(ledger, self._preflight.settings, taken.generation, records)
-        except KafkaFault as fault:
-            raise ClusterError(
-                f"cluster {self._cluster.name}: the renamed files could not be written to the "
-                f"ledger: {fault}. Nothing was sent. Run again.",
-                code="SHIP-507",
-            ) from fault
+        write_as_lane(
+            ledger, self._preflight.settings, taken.generation, records,
+            f"cluster {self._cluster.name}: the renamed files could not be written to the ledger: "
+            "{}. Nothing was sent. Run again.",
+        )  # fmt: skip
         for file, alias in aliases.items():
             taken.chunks.add_alias(file, alias)
             taken.chunks.succeeded.add(alias.original)

@@ -266,12 +266,7 @@ class ClusterAdmin(ClientOwner):
         they can be written to and read at once. An existing topic stays as it is. Raises
         ClusterError."""
         new = [
-            NewTopic(
-                name,
-                num_partitions=count,
-                replication_factor=replication_factor or -1,
-                config=dict(settings or {}),
-            )
+            _new_topic(name, count, settings or {}, replication_factor)
             for name, count in topics.items()
         ]
         if not self._addresses:
@@ -480,14 +475,7 @@ class ClusterAdmin(ClientOwner):
         self, topic: str, settings: Mapping[str, str], replication_factor: int | None
     ) -> None:
         """Ask whether a topic could be created, and create none. Raises KafkaFault."""
-        new = [
-            NewTopic(
-                topic,
-                num_partitions=1,
-                replication_factor=replication_factor or -1,
-                config=dict(settings),
-            )
-        ]
+        new = [_new_topic(topic, 1, settings, replication_factor)]
         try:
             self._client.create_topics(new, request_timeout=self._timeout, validate_only=True)[
                 topic
@@ -512,6 +500,17 @@ class ClusterAdmin(ClientOwner):
                     f"cluster {self._name}: {what}: {fault.text}{remedy}"
                 ) from error
             raise self._failed(what, fault) from error
+
+
+def _new_topic(
+    name: str, partitions: int, settings: Mapping[str, str], replication_factor: int | None
+) -> NewTopic:
+    return NewTopic(
+        name,
+        num_partitions=partitions,
+        replication_factor=replication_factor or -1,
+        config=dict(settings),
+    )
 
 
 def _has_leaders(metadata: ClusterMetadata, topic: str) -> bool:

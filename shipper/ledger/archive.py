@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from shipper.config.pipeline import Pipeline
 from shipper.config.units import plural
 from shipper.errors import ClusterError, WindowError
-from shipper.kafka.connection import KafkaFault
 from shipper.ledger.codec import decode, encode_archive, peek_key
 from shipper.ledger.fold import LedgerRecords
 from shipper.ledger.log import LedgerLog, ask_files
@@ -78,15 +77,11 @@ def archive(
         )
         marker = encode_archive(pipeline.key, named)
         over = [EncodedRecord(record.key, None) for record in chosen]
-        try:
-            write_as_lane(ledger, settings, generation, [marker, *over])
-        except KafkaFault as fault:
-            raise ClusterError(
-                f"not all archived records could be removed from {ledger.topic}: {fault}. They "
-                "are now in the archive and in the topic, and count once. Run the command "
-                "again.",
-                code="SHIP-507",
-            ) from fault
+        write_as_lane(
+            ledger, settings, generation, [marker, *over],
+            f"not all archived records could be removed from {ledger.topic}: {{}}. They are now in "
+            "the archive and in the topic, and count once. Run the command again.",
+        )  # fmt: skip
     ledger.keep_snapshot(longer_than=0)
     paths = {about.path for record in chosen if (about := peek_key(pipeline.key, record))}
     return ArchiveResult(

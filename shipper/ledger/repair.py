@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shipper.config.pipeline import Pipeline
-from shipper.errors import ClusterError, LedgerDamaged, UsageError
-from shipper.kafka.connection import KafkaFault
+from shipper.errors import LedgerDamaged, UsageError
 from shipper.ledger.codec import Damage, Subject, decode_sound, peek_key
 from shipper.ledger.log import LedgerLog, ask_files, ask_partition
 from shipper.ledger.records import CHUNKS, CONTROL
@@ -111,14 +110,10 @@ def repair(
         latest = _latest(mended, chosen, about) if about else None  # now that nobody else can write
         entry = EncodedRecord(chosen.record.key, None if latest is None else latest.value)
         if chosen.partition == CHUNKS:
-            try:
-                write_as_lane(mended, settings, generation, [entry])
-            except KafkaFault as fault:
-                raise ClusterError(
-                    f"{ledger.topic} {where} could not be repaired: {fault}. Run the command "
-                    "again.",
-                    code="SHIP-507",
-                ) from fault
+            write_as_lane(
+                mended, settings, generation, [entry],
+                f"{ledger.topic} {where} could not be repaired: {{}}. Run the command again.",
+            )  # fmt: skip
         else:
             mended.write_control([entry])
     return RepairResult(where, chosen.why, None if latest is None else latest.offset, generation)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from shipper import runtime
 from shipper.config.cluster import Cluster
-from shipper.errors import Superseded
-from shipper.kafka.connection import Until, connection
+from shipper.errors import ClusterError, Superseded
+from shipper.kafka.connection import KafkaFault, Until, connection
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import RightToShip, Transactions
 from shipper.ledger.codec import encode_invalidation
@@ -86,10 +86,15 @@ def invalidate(
 
 
 def write_as_lane(
-    ledger: LedgerLog, settings: LaneSettings, generation: int, records: Iterable[EncodedRecord]
+    ledger: LedgerLog,
+    settings: LaneSettings,
+    generation: int,
+    records: Iterable[EncodedRecord],
+    failed: str,
 ) -> None:
-    """Write ledger-only entries through a transactional lane. Raises KafkaFault, Superseded. Then
-    some are written, and the same records again do no harm."""
+    """Write ledger-only entries through a transactional lane. Raises Superseded, and ClusterError
+    with ``failed``, which has the fault at its ``{}``. Then some are written, and the same records
+    again do no harm."""
     lane_id = transactional_id(ledger.pipeline, ledger.cluster.name, 0, 0)
     transactions = Transactions(settings, lane_id, [ledger.topic], right_of(ledger, generation))
     waiting = iter(records)
@@ -102,6 +107,8 @@ def write_as_lane(
                     lane.produce_patiently(until, ledger.topic, value, key, CHUNKS)
                 lane.flush(until)
             transactions.commit(until)
+    except KafkaFault as fault:
+        raise ClusterError(failed.format(fault), code="SHIP-507") from fault
     finally:
         transactions.close(within(_ABORT_SECONDS))
 

@@ -108,7 +108,7 @@ class Protocol(LaneHistory):
             1, False, 1, 10, 0, "digest", generation, "run", str(window), topic_id=topic_id
         )
         records = [encode_chunk("sim", key, value)]
-        write_as_lane(self.ledger(), self.settings, generation, records)
+        write_as_lane(self.ledger(), self.settings, generation, records, "{}")
 
     def make_anew(self, topic):
         self.clusters["one"].delete(topic)
