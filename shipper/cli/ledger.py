@@ -38,7 +38,7 @@ from shipper.cli.open_ledger import (
 from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
 from shipper.config.load import load_pipeline
-from shipper.config.rules import resolve_uri
+from shipper.config.rules import original, resolve_uri
 from shipper.config.units import format_bytes
 from shipper.errors import LedgerGone, UsageError, WindowError, repair_command
 from shipper.finding import Finding, fail
@@ -94,7 +94,7 @@ def show(
     """Show the ledger's contents, by window or file, the last run that shipped, and the holder of
     the lease. --json also lists each chunk, one line each, archived and invalidated ones
     included."""
-    wanted = asked_window(load_pipeline(config, pipeline), window) if window else None
+    wanted = asked_window(load_pipeline(config, original(pipeline)), window) if window else None
 
     def is_wanted(value: ChunkValue | Alias) -> bool:
         return wanted is None or _lies_in(value.window, wanted)

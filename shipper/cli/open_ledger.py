@@ -9,7 +9,7 @@ from pathlib import Path
 from shipper import runtime
 from shipper.cli.named import check_clusters
 from shipper.config.cluster import Cluster
-from shipper.config.load import load_cluster, load_pipeline
+from shipper.config.load import load_cluster
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import resolve_uri
 from shipper.config.units import parse_duration
@@ -21,6 +21,7 @@ from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog, ask_files
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
+from shipper.report.replays import load_named
 from shipper.types import FileId
 from shipper.windows.window import parse_moment
 
@@ -47,9 +48,9 @@ class OpenLedger:
 
 
 def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
-    """Open the ledgers. Raises UsageError, ConfigError, ClusterError, and LedgerGone for one that
-    does not exist any more."""
-    pipeline = load_pipeline(config, name)
+    """Open the ledgers of a pipeline or replay. Raises UsageError, ConfigError, ClusterError, and
+    LedgerGone for one that does not exist any more."""
+    pipeline = load_named(config, name)
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
     found = []
     for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
@@ -71,7 +72,7 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
 
 
 def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    clusters = load_pipeline(config, name).clusters
+    clusters = load_named(config, name).clusters
     if cluster_name is None and len(clusters) > 1:
         raise UsageError(
             f"pipeline {name} ships to {', '.join(clusters)}. Choose one with --cluster.",

@@ -22,7 +22,7 @@ from shipper.config.replay_request import Replay, replayed
 from shipper.config.rules import resolve_uri
 from shipper.config.units import parse_rate
 from shipper.errors import UsageError
-from shipper.report.replays import find_replay, keep_replay
+from shipper.report.replays import find_replay, keep_replay, unknown
 from shipper.request import RunRequest
 from shipper.windows.expression import FORMS
 from shipper.windows.window import Window, parse_moment
@@ -112,14 +112,14 @@ def replay(
     """
     spec = load_pipeline(config, pipeline)
     runs_uri = resolve_uri(config, spec.runs_uri)
-    before = find_replay(runs_uri, pipeline, id) if id else None
+    before = find_replay(runs_uri, spec.key, id) if id else None
     asked = _Asked(id, reason, start, end, window, files, topic_prefix, rate, cluster)
     wanted = _again(before, asked) if before else _new(config, spec, runs_uri, asked)
     derived = replayed(spec, wanted)
     if before is None and not topic_prefix and not yes:
         _confirm(spec)
     if wanted != before:
-        keep_replay(runs_uri, pipeline, wanted)
+        keep_replay(runs_uri, spec.key, wanted)
     job = runner.Job(
         spec,
         config,
@@ -165,11 +165,7 @@ def _again(before: Replay, asked: _Asked) -> Replay:
 
 def _new(config: Path, spec: Pipeline, runs_uri: str, asked: _Asked) -> Replay:
     if asked.id and not asked.names_records() and not asked.rate:
-        raise UsageError(
-            f"pipeline {spec.name} has no replay {asked.id} in {runs_uri}. Nothing was sent. "
-            "Correct --id, or leave it out to start a new replay.",
-            code="SHIP-112",
-        )
+        raise unknown(runs_uri, spec.name, asked.id)
     times = _times(asked.start, asked.end)
     if not asked.reason:
         raise UsageError(

@@ -2,6 +2,7 @@
 twice, and no window is left out."""
 
 import json
+import re
 from collections import Counter
 
 import pytest
@@ -96,6 +97,15 @@ def test_a_renamed_pipeline_keeps_its_ledger_its_history_and_its_windows(world):
     done = world.shipper("replay", newest, "--window", FIVE, "--reason", "again", "--yes")
     assert done.returncode == 0, done.stderr[-4000:]
     assert world.read() == Counter([b"5", b"5", b"6", b"7", b"8"])
+    # … and also when it goes on under another name than it began.
+    id = re.findall(r"^replay (\S+)$", done.stderr, re.MULTILINE)[0]
+    latest = f"{world.name}latest"
+    rename(world, latest, newest, new, world.name)
+    done = world.shipper("replay", latest, "--id", id)
+    assert done.returncode == 0, done.stderr[-4000:]
+    shown = world.shipper("ledger", "show", f"{latest}.replay.{id}", "--json")
+    [of_window] = json.loads(shown.stdout)["local"]["windows"].values()
+    assert of_window["records"] == 1
     # A former name of which nothing is known is refused before anything is sent.
     rename(world, f"{world.name}very_last", f"{world.name}wrong")
     done = world.shipper("run", f"{world.name}very_last", "--window", FIVE)

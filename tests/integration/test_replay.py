@@ -1,6 +1,7 @@
 """`shipper replay`: what was shipped is shipped again by intent, exactly once per replay."""
 
 import datetime as dt
+import json
 import re
 import signal
 import subprocess
@@ -92,6 +93,10 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     )
     assert len(read_topic(world.bootstrap, other)) == 600
     assert "SHIP-112" in again(world, "--id", id, "--reason", "x", code=2)[1]
+    shown = world.shipper("ledger", "show", f"{world.name}.replay.{id}", "--json")
+    [window] = json.loads(shown.stdout)["local"]["windows"].values()
+    assert (window["records"], window["complete"]) == (600, 2)
+    assert world.shipper("ledger", "verify", f"{world.name}.replay.nosuch").returncode == 2
     assert world.read() == before, "the pipeline's own topics are as they were"
     assert world.run()["delivered"] == 0, "and so is its ledger"
 
