@@ -187,10 +187,11 @@ def _look(config: Path, spec: Pipeline, since: str | None, window: str | None) -
         ended = fresh_until(runs_uri, earlier, spec.clusters, now)
         first = {cluster: min(at, ended.get(cluster, at)) for cluster, at in first.items()}
     until = now - dt.timedelta(seconds=spec.source.settle_seconds)
+    begin = min(first.values())
     windows = [
         tick
-        for tick in Ticks(schedule).windows(min(first.values()), until)
-        if tick.end <= until and (asked is None or contains(asked, tick))
+        for tick in Ticks(schedule).windows(begin, until)
+        if begin <= tick.start and tick.end <= until and (asked is None or contains(asked, tick))
     ]
     if asked and not windows:
         raise UsageError(

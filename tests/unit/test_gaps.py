@@ -279,6 +279,17 @@ def gaps_of(config, schedule, more=""):
     return lambda *more: CliRunner().invoke(app, [*words, *more], catch_exceptions=False)
 
 
+def test_the_figure_of_windows_counts_none_that_began_before_the_time_that_is_asked_about(tmp_path):
+    end, daily = _daily()
+    asked = gaps_of(tmp_path / "config", f"{{cron: '{daily}', start: 2026-01-01}}")
+    found = asked("--since", f"{end - dt.timedelta(hours=30):%Y-%m-%dT%H:%M}", "--json")
+    document = json.loads(found.stdout)
+    assert (found.exit_code, document["windows"]) == (1, 1)
+    assert sum(gap["windows"] for gap in document["gaps"]) == 1
+    found = asked("--since", f"{end - dt.timedelta(hours=20):%Y-%m-%dT%H:%M}", "--json")
+    assert (found.exit_code, json.loads(found.stdout)["windows"]) == (0, 0)
+
+
 def test_an_alert_says_each_overdue_window_once(tmp_path):
     end, daily = _daily()
     days = [Window(end - dt.timedelta(days=n), end - dt.timedelta(days=n - 1)) for n in (3, 2, 1)]
