@@ -166,7 +166,9 @@ class Airflow(Server):
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         data = None if body is None else json.dumps(body).encode()
         try:
-            answer = http.request(method, f"{self.url}/api/v2/{path}", data, headers, 30)
+            # Only a question can be put again.
+            patience = 30 if method == "GET" else 300
+            answer = http.request(method, f"{self.url}/api/v2/{path}", data, headers, patience)
             return json.loads(answer or b"null")
         except http.Refused as error:
             raise AirflowError(f"Airflow refused {method} {path}: {error}") from error
