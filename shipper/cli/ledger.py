@@ -55,7 +55,7 @@ from shipper.ledger.inventory import (
 from shipper.ledger.records import Alias, ChunkValue, Entry
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
-from shipper.report.markup import plural
+from shipper.report.markup import number, plural
 from shipper.runner import new_run_id
 from shipper.types import PartitionOffset
 from shipper.windows.expression import FORMS
@@ -451,8 +451,7 @@ def archive(
         print_json(dataclasses.asdict(done))
     else:
         text = (
-            f"{plural(done.moved, 'record')} of {plural(done.files, 'file')} moved. The topic "
-            f"keeps {plural(done.left, 'record')}, and the archive has "
-            f"{plural(done.archived, 'record')}"
+            f"{plural(done.moved, 'ledger record')} of {plural(done.files, 'file')} moved. The "
+            f"topic keeps {number(done.left)}, and the archive has {number(done.archived)}"
         )
         out.say(f"{text}{f', from {done.manifest} on' if done.manifest else ''}.")

@@ -72,7 +72,7 @@ def archive(
             written.name, written.sha256, written.manifest.records, until, generation, run_id
         )
         say(
-            f"{ledger.cluster.name}: {plural(named.entries, 'record')} in {store.uri}; "
+            f"{ledger.cluster.name}: {plural(named.entries, 'ledger record')} in {store.uri}; "
             f"removing {len(chosen)} from {ledger.topic}"
         )
         marker = encode_archive(pipeline.key, named)
