@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -30,7 +30,7 @@ from shipper.kafka.limits import TopicLimit
 from shipper.kafka.outcomes import is_refusal
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.topic_ids import NO_TOPIC_ID, read_answers
-from shipper.kafka.transaction import fence, try_topics
+from shipper.kafka.transaction import try_transaction
 
 log = logging.getLogger("shipper.kafka")
 
@@ -415,10 +415,8 @@ class ClusterAdmin(ClientOwner):
         KafkaFault, of :data:`NO_TRANSACTIONS` if they are not to be had."""
         probe = LaneSettings(self._connection, 1000, "none", 10_000, cluster=self._name)
         ends = runtime.monotonic() + self._timeout
-        fence(probe, transactional_id, topic, lambda: ends)
-        if topics:
-            wait_seconds = self.answer_seconds(topic)
-            try_topics(probe, transactional_id, topics, wait_seconds, lambda: ends)
+        waits = partial(self.answer_seconds, topic)
+        try_transaction(probe, transactional_id, topic, topics, waits, lambda: ends)
 
     def answer_seconds(self, topic: str) -> float:
         """Return a time in which a broker surely refuses what it cannot do. Raises ClusterError."""

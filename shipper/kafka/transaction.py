@@ -189,34 +189,28 @@ class Fence:
         self._producer.discard()
 
 
-def fence(settings: LaneSettings, transactional_id: str, topic: str, until: Until) -> None:
-    """Fence at once, as :class:`Fence` does. Raises KafkaFault."""
-    new = Fence(settings, transactional_id, topic)
-    try:
-        new.close(until)
-    finally:
-        new.discard()
-
-
-def try_topics(
+def try_transaction(
     settings: LaneSettings,
     transactional_id: str,
+    any_topic: str,
     topics: Sequence[str],
-    wait_seconds: float,
+    wait_seconds: Callable[[], float],
     until: Until,
 ) -> None:
-    """Begin a transaction over partition 0 of the topics, wait so long for a refusal, and abort it.
-    No record is sent: each waits for its batch (`linger.ms`) until it is dropped. Raises
-    KafkaFault."""
+    """Initialise a producer, begin a transaction over partition 0 of the topics, if there are any,
+    wait so long for a refusal, and abort it. No record is sent: each waits for its batch
+    (`linger.ms`) until it is dropped. ``any_topic``: one that exists. Raises KafkaFault."""
     producer = _TransactionalProducer(settings, transactional_id)
     try:
-        producer.connect(until, *topics)
+        producer.connect(until, any_topic, *topics)
         producer.init(until)
+        if not topics:
+            return
         producer.begin()
         with producer.faults():
             for topic in topics:
                 producer.produce(topic, b"", None, 0)
-        producer.wait_for_refusal(wait_seconds)
+        producer.wait_for_refusal(wait_seconds())
         producer.abort(until)
     finally:
         producer.discard()

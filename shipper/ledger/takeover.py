@@ -47,7 +47,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shipper import runtime
 from shipper.errors import ClusterError, ClusterRefuses, LedgerGone, ShipperError
-from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, Until
 from shipper.kafka.outcomes import Action, policy_for
 from shipper.kafka.producer import LaneSettings
@@ -201,10 +200,7 @@ class Fences:
         """See Fence.close. Raises KafkaFault."""
         with self._lock:
             begun = self._begun.pop(transactional_id, None)
-        if begun is None:
-            transaction.fence(self._settings, transactional_id, self._topic, until)
-            return
-        new = begun.result()
+        new = begun.result() if begun else Fence(self._settings, transactional_id, self._topic)
         try:
             new.close(until)
         finally:

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from shipper.errors import ClusterError, ClusterRefuses, LedgerGone, OutcomeUnknown, Superseded
-from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault, connection
 from shipper.kafka.producer import LaneSettings
 from shipper.kafka.transaction import Transactions
 from shipper.ledger import archive as module
+from shipper.ledger import takeover
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.log import LedgerLog, ask_files, ask_partition, ask_state
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, ChunkValue, Generation
@@ -125,11 +125,11 @@ class TestTakeover:
         self, world, monkeypatch
     ):
         fenced = []
-        fence = transaction.fence
+        fence = takeover.Fence
         monkeypatch.setattr(
-            transaction,
-            "fence",
-            lambda settings, lane, *rest: (fenced.append(lane), fence(settings, lane, *rest)),
+            takeover,
+            "Fence",
+            lambda settings, lane, topic: (fenced.append(lane), fence(settings, lane, topic))[1],
         )
         exactly_once, ledger = settings_of(world), ledger_of(world)
         at_least_once = replace(exactly_once, transactional=False)

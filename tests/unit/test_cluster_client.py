@@ -110,11 +110,11 @@ def _pipeline():
 def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch, fault):
     asked = []
 
-    def fence(settings, transactional_id, *rest):
+    def refuse(settings, transactional_id, *rest):
         asked.append(transactional_id)
         raise KafkaFault(fault, "")
 
-    monkeypatch.setattr(module, "fence", fence)
+    monkeypatch.setattr(module, "try_transaction", refuse)
     assert not is_transactional(ClusterClient(CLUSTER), CLUSTER, _pipeline(), "t")
     assert asked == ["web.far.preflight"]
 
@@ -124,10 +124,10 @@ def test_a_cluster_without_transactions_is_one_that_says_so(monkeypatch, fault):
     ["_TIMED_OUT", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "_TRANSPORT"],
 )
 def test_a_coordinator_that_is_slow_does_not_make_a_run_promise_less(monkeypatch, fault):
-    def fence(*arguments):
+    def refuse(*arguments):
         raise KafkaFault(fault, "")
 
-    monkeypatch.setattr(module, "fence", fence)
+    monkeypatch.setattr(module, "try_transaction", refuse)
     with pytest.raises(ClusterError, match="cannot tell whether it has transactions") as found:
         is_transactional(ClusterClient(CLUSTER), CLUSTER, _pipeline(), "t")
     assert found.value.retriable

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from shipper.errors import ClusterError, LedgerGone
-from shipper.kafka import transaction
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
 from shipper.ledger.codec import encode_chunk, encode_lease
@@ -24,9 +23,15 @@ class Coordinator:
         self.now, self.fenced, self._seconds = 0.0, list[str](), seconds
         monkeypatch.setattr(takeover, "runtime", runtime_with(monotonic=lambda: self.now))
         monkeypatch.setattr(takeover, "_FENCE_AT_ONCE", 1)
-        monkeypatch.setattr(transaction, "fence", self.fence)
+        monkeypatch.setattr(
+            takeover,
+            "Fence",
+            lambda settings, transactional_id, topic: SimpleNamespace(
+                close=lambda ends: self.fence(transactional_id, ends), discard=lambda: None
+            ),
+        )
 
-    def fence(self, settings, transactional_id, topic, ends):
+    def fence(self, transactional_id, ends):
         left = ends() - self.now
         self.now += min(left, self._seconds)
         if left < self._seconds:
