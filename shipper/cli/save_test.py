@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from shipper.cli.samples import read_samples
-from shipper.config.cases import cases_path, load_cases
+from shipper.config.cases import cases_path, is_writable, load_cases
 from shipper.config.pipeline import Pipeline
 from shipper.config.record_mapping import TOO_LARGE
 from shipper.config.rules import resolve_uri
@@ -63,7 +63,7 @@ def save_test(
         case = {"path": _portable(config_dir, sample.path), "cluster": sample.cluster}
         if not isinstance(sample.content, bytes):
             case["file"] = f"{pipeline.name}/{name}"
-        elif len(text := sample.content.decode()) > LONGEST_TEXT:
+        elif len(text := sample.content.decode(pipeline.source.encoding)) > LONGEST_TEXT:
             case["file"] = f"{pipeline.name}/{name}.txt"  # not packed, whatever its name was
         else:
             case["lines"] = text
@@ -83,7 +83,9 @@ def _samples(
     for path, group in groupby(lines, lambda line: line.file):
         content: bytes | Path
         if pipeline.source.format in _TEXTS:
-            content = "".join(f"{line.line}\n" for line in _kept(group, left_out)).encode()
+            kept = _kept(group, pipeline.source.encoding, left_out)
+            text = "".join(f"{line.line}\n" for line in kept)
+            content = text.encode(pipeline.source.encoding) if text else b""
         else:
             content = _local_file(path)
         if content:
@@ -94,7 +96,9 @@ def _samples(
     return found
 
 
-def _kept(lines: Iterator[PreviewedLine], left_out: list[str]) -> Iterator[PreviewedLine]:
+def _kept(
+    lines: Iterator[PreviewedLine], encoding: str, left_out: list[str]
+) -> Iterator[PreviewedLine]:
     """Yield lines that a text can hold as they are; name the others in ``left_out``."""
     for line in lines:
         why = None
@@ -102,6 +106,8 @@ def _kept(lines: Iterator[PreviewedLine], left_out: list[str]) -> Iterator[Previ
             why = "too long"
         elif _NO_UTF8.search(line.line):
             why = "perhaps not UTF-8"
+        elif not is_writable(line.line, encoding):
+            why = f"cannot be written in {encoding}"
         if why is None:
             yield line
         else:

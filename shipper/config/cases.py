@@ -229,6 +229,14 @@ def _read(tests: Folder[PipelineTests], pipeline: Pipeline) -> CaseFile | list[C
     return CaseFile(file, folder, pipeline, found.cases)
 
 
+def is_writable(text: str, encoding: str) -> bool:
+    try:
+        text.encode(encoding)
+    except (LookupError, UnicodeError):
+        return False
+    return True
+
+
 def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
     """Yield expectations that contradict the pipeline or name missing parts of it."""
     if case.file is not None:
@@ -238,11 +246,9 @@ def _faults(case: Case, pipeline: Pipeline, folder: Path) -> Iterator[Fault]:
         elif not sample.is_file():
             yield ("file",), f"no such file: {sample}"
     if case.lines is not None:
-        try:
-            case.lines.encode(pipeline.source.encoding)
-        except (LookupError, UnicodeError):
-            why = f"the text cannot be written in {pipeline.source.encoding}; put it into a `file`"
-            yield ("lines",), why
+        encoding = pipeline.source.encoding
+        if not is_writable(case.lines, encoding):
+            yield ("lines",), f"the text cannot be written in {encoding}; put it into a `file`"
     if case.cluster is not None and case.cluster not in pipeline.clusters:
         known = suggestion(case.cluster, list(pipeline.clusters), "the pipeline has")
         yield ("cluster",), f"the pipeline does not ship to {case.cluster!r}{known}"

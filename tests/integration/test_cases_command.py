@@ -167,6 +167,15 @@ def test_of_rows_the_file_is_kept_and_of_many_lines_a_file_beside(tmp_path):
         (True, 60),
         (True, 1),
     ]
+    # What is saved of another encoding is in that encoding.
+    text = {**plain, "pipeline": "text", "source": {"path": "logs", "encoding": "UTF-16LE"}}
+    write(folder / "config", text)
+    other = tmp_path / "other.log"
+    other.write_bytes("grüße\n€\n".encode("utf-16-le"))
+    shipper(folder / "config", "preview", "text", "--file", str(other), "--save-test")
+    (saved,) = load_cases(folder / "config", "text").cases.values()
+    assert [one.value for one in saved.expect] == ["grüße", "€"]
+    shipper(folder / "config", "test", "text")
     (tests / "plain.yaml").unlink()
     shipper(
         folder / "config",
