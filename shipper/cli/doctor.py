@@ -12,12 +12,12 @@ from shipper.cli.console import Config, Json, new_app, out, print_json
 from shipper.config.environment import OF_AIRFLOW
 from shipper.config.load import load_all, load_pipeline
 from shipper.config.pipeline import Pipeline
+from shipper.config.units import plural
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import LIMIT_SECONDS, SKIPPED, CheckTarget, examine
 from shipper.driver.checks.remote import examined
 from shipper.errors import ShipperError
 from shipper.finding import Finding, fail, of_error, ok
-from shipper.report.markup import plural
 
 app = new_app("doctor")
 

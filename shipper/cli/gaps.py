@@ -23,6 +23,7 @@ from shipper.config.load import load_pipeline, pipeline_names
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original, resolve_uri
 from shipper.config.schedule import Schedule
+from shipper.config.units import plural
 from shipper.errors import ShipperError, UsageError
 from shipper.ledger.inventory import Inventory
 from shipper.report.incomplete import (
@@ -36,7 +37,6 @@ from shipper.report.incomplete import (
     standstill_in_words,
 )
 from shipper.report.late import Told, fresh_until, newest, overdue, windows_of
-from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_pipeline
 from shipper.report.past_runs import window_names
 from shipper.report.plan_result import PlanResult

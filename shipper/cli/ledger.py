@@ -39,7 +39,7 @@ from shipper.cli.run_options import asked_window
 from shipper.cli.topic_state import PresentEntries
 from shipper.config.load import load_pipeline
 from shipper.config.rules import original, resolve_uri
-from shipper.config.units import format_bytes
+from shipper.config.units import format_bytes, number, plural
 from shipper.errors import LedgerGone, UsageError, WindowError, repair_command
 from shipper.finding import Finding, fail
 from shipper.ledger.archive import archive as move_to_archive
@@ -55,7 +55,6 @@ from shipper.ledger.inventory import (
 from shipper.ledger.records import Alias, ChunkValue, Entry
 from shipper.ledger.repair import damage
 from shipper.ledger.repair import repair as mend
-from shipper.report.markup import number, plural
 from shipper.runner import new_run_id
 from shipper.types import PartitionOffset
 from shipper.windows.expression import FORMS

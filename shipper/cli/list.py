@@ -14,11 +14,11 @@ from shipper.config.environment import EVERYTHING
 from shipper.config.load import load_all
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import resolve_uri
+from shipper.config.units import plural
 from shipper.config.yaml_file import common_code
 from shipper.error_codes import with_code
 from shipper.errors import ShipperError, why_system
 from shipper.report.late import fresh_until
-from shipper.report.markup import plural
 
 EPILOG = "Example: `shipper list` · `shipper list --json`"
 

@@ -43,10 +43,10 @@ from shipper.cli.usage import usage_text
 from shipper.config.cases import case_faults
 from shipper.config.environment import EVERYTHING, OF_AIRFLOW
 from shipper.config.load import LoadedConfig, load_all, load_pipeline
+from shipper.config.units import plural
 from shipper.config.yaml_file import ConfigFault, common_code
 from shipper.error_codes import code_of, with_code
 from shipper.errors import ConfigError, ShipperError, UsageError
-from shipper.report.markup import plural
 from shipper.report.metrics import MetricsFile, metrics_of_run
 from shipper.report.plan_result import PlanResult
 from shipper.report.report_schema import schema_texts

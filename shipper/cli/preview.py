@@ -15,8 +15,8 @@ from shipper.cli.named import check_clusters, named_files
 from shipper.cli.run_options import WindowText, chosen_window, trial
 from shipper.cli.save_test import refuse_second, save_test
 from shipper.config.load import load_pipeline
+from shipper.config.units import plural
 from shipper.errors import StepResultError
-from shipper.report.markup import plural
 from shipper.report.preview_result import PreviewedLine, PreviewResult
 from shipper.report.tested import moment
 from shipper.request import RunRequest

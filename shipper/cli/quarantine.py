@@ -26,11 +26,11 @@ from shipper.cli.console import (
 from shipper.cli.open_ledger import OpenLedger, moment_text, open_ledgers, open_one
 from shipper.config.record_mapping import QUARANTINE_REASONS
 from shipper.config.rules import suggestion
+from shipper.config.units import plural
 from shipper.driver.dispositions import quarantine_checks
 from shipper.errors import UsageError
 from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import InQuarantine, KeptValues, RecordPosition, in_quarantine
-from shipper.report.markup import plural
 from shipper.terminal import visible
 from shipper.types import HeadedRecord
 from shipper.whole_files import output_file

@@ -11,10 +11,9 @@ from rich.text import Text
 from shipper import runner
 from shipper.cli.console import err, out, print_json, table
 from shipper.config.pipeline import Pipeline
-from shipper.config.units import format_bytes
+from shipper.config.units import format_bytes, plural
 from shipper.errors import StepResultError
 from shipper.finding import Finding
-from shipper.report.markup import plural
 from shipper.report.message import details, summary
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport

@@ -12,8 +12,9 @@ from shipper.cli.console import Config, Json, err, new_app, out, print_json
 from shipper.cli.samples import read_samples
 from shipper.config.cases import CaseFile, load_cases, pipelines_with_tests
 from shipper.config.load import pipeline_names
+from shipper.config.units import plural
 from shipper.errors import ConfigError, UsageError
-from shipper.report.markup import plural, words
+from shipper.report.markup import words
 from shipper.report.preview_result import SampleToRead
 from shipper.report.tested import CaseResult, CasesReport, Difference, compare
 

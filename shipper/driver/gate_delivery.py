@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
+from shipper.config.units import plural
 from shipper.driver.context import RunContext
 from shipper.driver.earlier_gates import EarlierGates, read_back
 from shipper.driver.gate import close_if_needed
@@ -22,7 +23,6 @@ from shipper.ledger.inventory import LedgerFigures, figures
 from shipper.ledger.log import LedgerLog, ask_state
 from shipper.report.completed import completed, files_by_tick
 from shipper.report.coverage import coverage, tick_of
-from shipper.report.markup import plural
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import Coverage, DeliveryGateResult, GateResult, ShipResult, apply_gate
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, SHIP

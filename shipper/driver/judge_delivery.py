@@ -14,9 +14,9 @@ from shipper.config.checks import (
     ReadBackCheck,
     SumClosesCheck,
 )
+from shipper.config.units import plural
 from shipper.driver.gate import rate, unevaluated
 from shipper.ledger.incarnations import RecreatedTopic
-from shipper.report.markup import plural
 from shipper.report.results import CheckResult, ShipResult
 from shipper.verify.reconcile import LEDGER, TOPIC, CountRow, CountTable
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config.rules import resolve_uri
-from shipper.config.units import listed
+from shipper.config.units import listed, plural
 from shipper.driver.bounds import refuse_outside
 from shipper.driver.checks.refusals import (
     absent_topics,
@@ -47,7 +47,6 @@ from shipper.kafka.admin import TopicFacts
 from shipper.ledger.fold import Chunks, Invalidated, LedgerState
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.log import LedgerLog, ask_state
-from shipper.report.markup import plural
 from shipper.report.past_runs import delivered_files, last_ship, run_ids, window_names
 from shipper.report.plan_result import (
     IN_THE_CLEAR,

@@ -13,7 +13,7 @@ from typing import Any
 
 from shipper import runtime
 from shipper.config.checks import ReadBackCheck
-from shipper.config.units import listed
+from shipper.config.units import listed, plural
 from shipper.driver.account import ReceiptAccount, records_behind, too_many_quarantined
 from shipper.driver.context import RunContext
 from shipper.driver.decide import (
@@ -64,7 +64,6 @@ from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
 from shipper.ledger.records import Alias, Entry, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, right_of, write_as_lane
-from shipper.report.markup import plural
 from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import GateResult, ShipResult, apply_gate
 from shipper.report.run_folder import reached

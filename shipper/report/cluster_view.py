@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from shipper.config.units import number
 from shipper.finding import Finding
-from shipper.report.markup import number, words
+from shipper.report.markup import words
 from shipper.report.plan_result import ClusterPlan
 from shipper.report.results import Count, DeliveryGateResult, RunReport, ShipResult, TopicAccount
 

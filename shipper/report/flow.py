@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from shipper.config.units import format_bytes
+from shipper.config.units import format_bytes, number, plural
 from shipper.report.cluster_view import ClusterView
-from shipper.report.markup import number, plural, words
+from shipper.report.markup import words
 from shipper.report.plan_result import PlanResult
 from shipper.report.throughput import coordinate
 

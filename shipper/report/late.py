@@ -17,10 +17,9 @@ from typing import Literal
 
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
-from shipper.config.units import format_duration
+from shipper.config.units import format_duration, plural
 from shipper.report.coverage import committed_at
 from shipper.report.incomplete import merged, on_cluster
-from shipper.report.markup import plural
 from shipper.report.markup import window as in_words
 from shipper.report.message import one_sentence
 from shipper.report.past_runs import run_ids, window_names

@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Sequence
 
 from shipper.config.units import format_duration, utc
-from shipper.config.units import number as number
-from shipper.config.units import plural as plural
 
 
 def words(names: Sequence[str]) -> str:

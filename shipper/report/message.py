@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from shipper.config.units import format_bytes, format_duration
+from shipper.config.units import format_bytes, format_duration, number, plural
 from shipper.error_codes import code_of, with_code, without_code
-from shipper.report.markup import number, plural
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult, TopicAccount
 from shipper.report.run_folder import StepResult

@@ -13,10 +13,10 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from shipper.config.units import format_bytes, format_duration, utc
+from shipper.config.units import format_bytes, format_duration, plural, utc
 from shipper.report.cluster_view import ClusterView
 from shipper.report.flow import flow
-from shipper.report.markup import duration, plural, window
+from shipper.report.markup import duration, window
 from shipper.report.results import RunReport
 from shipper.report.run_view import RunStep, RunView, checks, run_view, section
 from shipper.report.tables import (

@@ -15,9 +15,10 @@ from typing import Literal
 
 from shipper.config.record_mapping import UNREADABLE
 from shipper.config.rules import original
+from shipper.config.units import number, plural
 from shipper.finding import Finding, fail, ok, sentence, warn
 from shipper.report.cluster_view import ClusterView, State, cluster_views, disagreement
-from shipper.report.markup import number, plural, words
+from shipper.report.markup import words
 from shipper.report.message import measured_rate, one_sentence, planned_for
 from shipper.report.plan_result import IN_THE_CLEAR, LeftOut
 from shipper.report.results import CheckResult, GateResult, RunReport, ShipResult

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shipper.config.units import format_bytes, format_duration
+from shipper.config.units import format_bytes, format_duration, number, plural
 from shipper.report.cluster_view import ClusterView, disagreement
 from shipper.report.incomplete import merged
-from shipper.report.markup import number, plural
 from shipper.report.results import CheckResult, Count, FileAccount, GateResult, RunReport
 from shipper.report.run_view import checks, gates
 

@@ -8,8 +8,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from shipper.config.units import format_bytes
-from shipper.report.markup import number, plural
+from shipper.config.units import format_bytes, number, plural
 from shipper.terminal import visible
 
 

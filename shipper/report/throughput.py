@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from shipper.config.units import format_bytes, format_duration, utc
+from shipper.config.units import format_bytes, format_duration, number, plural, utc
 from shipper.report.cluster_view import ClusterView
-from shipper.report.markup import number, plural
 from shipper.report.plan_result import Forecast, Limit
 from shipper.report.results import ShipResult, TimelinePoint
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from shipper.config.units import plural
-from shipper.report.markup import number, words
+from shipper.config.units import number, plural
+from shipper.report.markup import words
 from shipper.shipments.grid import grid, shortest
 from shipper.shipments.index import Index, Known
 from shipper.shipments.unreported import Scheduler

@@ -14,8 +14,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
-from shipper.config.units import plural
-from shipper.report.markup import number
+from shipper.config.units import number, plural
 from shipper.report.window_state import (
     BLOCKED,
     DOUBT,

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.config.checks import ReadBackCheck
-from shipper.config.units import listed
+from shipper.config.units import listed, plural
 from shipper.errors import StepResultError
 from shipper.ledger.inventory import Tally
-from shipper.report.markup import plural
 from shipper.report.results import ShipResult
 from shipper.verify.readback import (
     UNKNOWN,

@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 from shipper import runtime
 from shipper.config.rules import resolve_uri
+from shipper.config.units import plural
 from shipper.error_codes import code_of
-from shipper.report.markup import plural
 from shipper.report.run_folder import names_in
 from shipper.whole_files import file_system, read_text, remove, write_whole
 

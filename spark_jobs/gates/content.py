@@ -31,9 +31,8 @@ from shipper.config.content_checks import (
     UniqueCheck,
 )
 from shipper.config.rules import sql_column, sql_literal, sql_time
-from shipper.config.units import format_duration, listed, write_size
+from shipper.config.units import format_duration, listed, plural, write_size
 from shipper.driver.gate import between, figure, rate, share, size
-from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.windows.window import parse_window
 from spark_jobs.gates.figures import Bound, CheckFigures

@@ -20,9 +20,8 @@ from shipper.config.checks import (
     TotalBytesCheck,
 )
 from shipper.config.rules import pattern_of_source
-from shipper.config.units import format_bytes, listed, write_duration
+from shipper.config.units import format_bytes, listed, plural, write_duration
 from shipper.driver.gate import between, figure, rate, size
-from shipper.report.markup import plural
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import PastRun
 from spark_jobs.gates.figures import Bound, CheckFigures

@@ -15,9 +15,9 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.config.content_checks import Gates
 from shipper.config.pipeline import WHOLE_FILES_BYTES, Pipeline
 from shipper.config.rules import sql_column
+from shipper.config.units import plural
 from shipper.driver.pieces import FilePiece, broken_files, file_pieces, sample_pieces
 from shipper.driver.unreadable import cannot_be_read
-from shipper.report.markup import plural
 from shipper.report.past_runs import past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult

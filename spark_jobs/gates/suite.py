@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from shipper.config.content_checks import ExpectationsCheck
 from shipper.config.suites import read_suite
-from shipper.config.units import listed
+from shipper.config.units import listed, plural
 from shipper.driver.gate import share, unevaluated
 from shipper.errors import ConfigError, SourceError, SparkUnavailable
-from shipper.report.markup import plural
 from shipper.report.results import CheckResult
 from spark_jobs import reason
 from spark_jobs.gates.content import WHERE

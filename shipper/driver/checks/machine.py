@@ -22,11 +22,11 @@ from shipper.cache import cache_folder
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import resolve_uri
 from shipper.config.runner_options import Runner
+from shipper.config.units import plural
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.errors import JavaUnavailable, why_system
 from shipper.finding import Finding, fail, ok, warn
 from shipper.java import INSTALL, find_java
-from shipper.report.markup import plural
 from shipper.whole_files import file_system, write_whole
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window

@@ -13,6 +13,7 @@ from shipper import runtime
 from shipper.config.cluster import Cluster
 from shipper.config.load import load_cluster
 from shipper.config.rules import resolve_uri
+from shipper.config.units import plural
 from shipper.driver.checks.catalogue import Check, CheckTarget, skipped
 from shipper.driver.checks.machine import latest_window
 from shipper.driver.checks.refusals import (
@@ -33,7 +34,6 @@ from shipper.ledger.log import SETTINGS, LedgerLog
 from shipper.ledger.records import CONTROL, PARTITIONS
 from shipper.ledger.rights import Right, ledger_rights, rights, transactional_prefix
 from shipper.ledger.snapshot import LedgerFolder
-from shipper.report.markup import plural
 
 _SOON = dt.timedelta(days=14)
 _AHEAD_SECONDS = 5.0

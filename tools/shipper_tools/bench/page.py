@@ -9,8 +9,7 @@ from importlib import resources
 from jinja2 import Environment
 from markupsafe import Markup
 
-from shipper.config.units import format_duration
-from shipper.report.markup import number
+from shipper.config.units import format_duration, number
 from shipper_tools.bench.results import BenchResult, Case, Summary
 
 _CELLS: dict[str, Callable[[Summary], str]] = {
