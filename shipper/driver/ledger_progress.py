@@ -159,7 +159,7 @@ class Progress:
         self._told, self._silent_until = figures, seconds + _SILENT_SECONDS
         left = self._figures(seconds).seconds_left
         eta = "" if left is None else f", about {format_duration(left)} left"
-        sending = seconds - self._empty_until
+        sending = seconds - self._sending_since(seconds)
         parked = f"; records wait for {', '.join(self._parked)}" if self._parked else ""
         say(
             f"{self._order.cluster}: {plural(self._records, 'record')} "
@@ -169,11 +169,18 @@ class Progress:
             f"{format_bytes(self._wire_bytes / sending)}/s on the wire{eta}{parked}"
         )
 
+    def _sending_since(self, seconds: float) -> float:
+        """Return when sending began: at the last look that found nothing committed, or before it,
+        if the rate limit needs longer for what is committed by now."""
+        limit = self._order.rate_limit_bytes
+        needed = self._wire_bytes / limit if limit else 0.0
+        return max(0.0, min(self._empty_until, seconds - needed))
+
     def _figures(self, seconds: float) -> ShipProgress:
         (before, records), self._told_before = self._told_before, (seconds, self._records)
         return ShipProgress(
             cluster=self._order.cluster,
-            began=self._began + dt.timedelta(seconds=self._empty_until),
+            began=self._began + dt.timedelta(seconds=self._sending_since(seconds)),
             at=self._began + dt.timedelta(seconds=seconds),
             records=self._records,
             bytes=self._bytes,

@@ -124,6 +124,18 @@ def test_a_rate_limit_that_makes_chunks_slow_prolongs_the_wait(clock):
         assert job.goes_on_for(clock, 499)
 
 
+def test_no_rate_is_told_above_the_limit_however_long_the_first_transaction_took(clock):
+    told = []
+    job = Job(order(600, rate=4), tell=told.append)
+    with job.progress:
+        assert job.goes_on_for(clock, 100)
+        sent = chunk_value(generation=3, wire_bytes=40)
+        job.log.append("ledger", CHUNKS, [encode_chunk("web", CHUNK, sent)])
+        assert job.goes_on_for(clock, 1)
+    figures = told[-1]
+    assert figures.wire_bytes / (figures.at - figures.began).total_seconds() <= 4
+
+
 def test_a_stall_is_told_from_a_wait_for_a_topic():
     assert Delivery().stall_seconds == 1800
     assert Delivery(metadata_wait="2h").stall_seconds == 2 * 3600 + 120 + 600
