@@ -44,7 +44,7 @@ class RateSpan(NamedTuple):
 def throughput(account: ClusterView, ship: ShipResult, prefix: str) -> dict[str, Any]:
     """Return plot and sentence of one ship. The plot is None for fewer than two steps."""
     steps = spans(ship.timeline)
-    plot = _plot(steps) if len(steps) > 1 else None
+    plot = _plot(_from_first_byte(steps, ship.ship_seconds)) if len(steps) > 1 else None
     says = " ".join(_caption(ship, steps))
     return {"account": account, "prefix": prefix, "says": says, "plot": plot}
 
@@ -81,6 +81,13 @@ def spans(points: Sequence[TimelinePoint]) -> list[RateSpan]:
     usual = statistics.median_low(end - start for start, end in pairwise(ends))
     starts = [ends[0] - usual, *ends[:-1]]
     return [RateSpan(start, end, counts[end]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _from_first_byte(steps: Sequence[RateSpan], seconds: float) -> list[RateSpan]:
+    """Put before ``steps`` the time until the first of them, in which nothing was committed.
+    ``seconds``: from the first byte to the last commit."""
+    begin, first = steps[-1].end - seconds, steps[0].start
+    return [RateSpan(begin, first, 0), *steps] if begin < first else [*steps]
 
 
 def _caption(ship: ShipResult, steps: Sequence[RateSpan]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What the page says, read from its parsed HTML as a person or a screen reader would find it."""
 
 import datetime as dt
+import re
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -400,6 +401,15 @@ def test_points_keep_their_sum():
     steps = spans(points)
     assert sum(step.records for step in steps) == sum(point.records for point in points)
     assert all(before.end == after.start for before, after in pairwise(steps))
+
+
+def test_the_plot_begins_with_the_first_byte_so_that_its_mean_is_that_of_the_sentence():
+    report = samples.shipped()
+    ship = report.ships[0]
+    mean = ship.delivered / (ship.ship_seconds * 3)
+    ship.ship_seconds *= 3
+    (drawn,) = re.findall(r"mean ([\d,]+)\.", Page(report).text("desc"))
+    assert int(drawn.replace(",", "")) == pytest.approx(mean, rel=0.02)
 
 
 def test_times_are_shown_in_utc():
