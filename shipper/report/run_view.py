@@ -39,6 +39,7 @@ _LEFT_OUT = (
     "to do about each reason."
 )
 _AGAIN = "Remove the cause, then run the window again: it ships what is left."
+_FINISH = "Remove the cause, then finish the replay by its id: that ships what is left."
 _DIFFER, _NOT_ALL = "the counts do not agree", "not everything is delivered yet"
 #: Code of a doubt → section of the page that shows it, and what the headline says. The first come
 #: first.
@@ -342,16 +343,17 @@ def _what_failed(
     byte says that it failed."""
     sent = sum(one.sent for one in found)
     after = f", after {plural(sent, 'record')}" if sent else ""
-    remedy = f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
+    again = _FINISH if report.asked.replay else _AGAIN
+    remedy = f"{_STAYS if sent else _UNKNOWN} {again}"
     if first is None or first.result is None:  # a step was killed, or never began
         if report.plan is None and not sent:
-            return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
+            return "Failed before there was a plan", f"No step that sends left a result. {again}"
         return (
             f"Failed: no result of the step “{first.title}”" if first else f"Failed{after}"
         ), remedy
     if first.cluster is None:
         where = "while planning" if first.name == "plan" else "at the source gate"
-        return f"Failed {where}{after or ': nothing was sent'}", remedy if sent else _AGAIN
+        return f"Failed {where}{after or ': nothing was sent'}", remedy if sent else again
     mine = sum(one.sent for one in found if one.cluster == first.cluster)
     records = plural(mine, "record")
     if first.name == "gate_delivery":

@@ -13,6 +13,7 @@ from shipper.processes import ProcessId
 from shipper.report.plan_result import PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
+from shipper.report.run_view import run_view
 from shipper.request import RunRequest
 from shipper.runner import REPORT
 from shipper.windows.window import Window
@@ -91,6 +92,9 @@ def test_the_report_of_a_killed_replay_is_the_replays(world, gaps):
     assert RUN in gaps()
     report = folder.find(REPORT, RunReport)
     assert (report.pipeline, report.asked.replay) == ("web.replay.again", replay)
+    advised = run_view(report)
+    assert "--id again" in advised.command
+    assert "window" not in advised.remedy, "a run of the window would send nothing of a replay"
     assert not list((world.runs / "web").rglob("report.json"))
     assert RUN not in gaps()
 
