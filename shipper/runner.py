@@ -99,6 +99,7 @@ class Job:
     run_id: str
     steps: tuple[str, ...]
     request: RunRequest = field(default_factory=RunRequest)
+    _request_file: Path | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def results_uri(self) -> str:
@@ -129,7 +130,7 @@ class Job:
     ) -> subprocess.Popen[bytes]:
         """Start the process that runs the steps, in a session of its own, so that stopping it stops
         the JVM and Spark's Python workers with it. ``given`` as for :meth:`environment`. Raises
-        UsageError if that is not possible."""
+        UsageError if that is not possible. Call :meth:`remove_request` once the process is gone."""
         environment = self.environment(given)
         try:
             with tempfile.NamedTemporaryFile("w", prefix="shipper-request-", delete=False) as file:
@@ -140,6 +141,7 @@ class Job:
                 f"({error.strerror}). Nothing was sent. Make room there, or set TMPDIR to another.",
                 code="SHIP-804",
             ) from error
+        self._request_file = Path(file.name)
         try:
             return subprocess.Popen(
                 self.command(file.name),
@@ -150,13 +152,18 @@ class Job:
                 start_new_session=True,
             )
         except OSError as error:
-            Path(file.name).unlink()
+            self.remove_request()
             raise UsageError(
                 f"pipeline {self.pipeline.name}: {error.filename} cannot be started "
                 f"({error.strerror}). Nothing was sent. Correct `runner.python` or "
                 "`runner.spark_submit`, or leave it out to use the environment that runs shipper.",
                 code="SHIP-804",
             ) from error
+
+    def remove_request(self) -> None:
+        """Remove the file with the request, if the process ended before it read the file."""
+        if self._request_file is not None:
+            self._request_file.unlink(missing_ok=True)
 
     def command(self, request: str | None = None) -> list[str]:
         """Return the argv of the process that runs the steps. ``request``: the file with the run's
@@ -277,6 +284,8 @@ def run_job(
             error.signum if isinstance(error, Stopped) else signal.SIGTERM,
         )
         raise
+    finally:
+        job.remove_request()
 
 
 def exit_code(returned: int) -> int:

@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import signal
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -63,6 +64,15 @@ def test_stdin_is_not_the_tasks_own(tmp_path):
     lines = []
     Child(job(tmp_path, "cat; echo done")).run(lines.append)
     assert lines == ["done"]
+
+
+def test_a_child_that_is_stopped_before_it_reads_its_request_leaves_no_file(tmp_path, monkeypatch):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    child = Child(job(tmp_path, "echo begun; sleep 600"))
+    assert child.run(lambda _: child.ask_to_stop()) == -signal.SIGTERM
+    assert list(folder.iterdir()) == []
 
 
 class TimeIsUpError(Exception):

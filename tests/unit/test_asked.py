@@ -21,7 +21,7 @@ from shipper.report.plan_result import PlanResult
 from shipper.report.results import GateResult, RunReport
 from shipper.report.run_view import run_view
 from shipper.request import FORM, RunRequest, apply_request, contradiction, skippable
-from shipper.runner import PLAN, Job
+from shipper.runner import PLAN, Job, run_job
 from shipper.windows.window import Window
 from tests.samples import reports as samples
 from tests.samples.results import NOON, checked, common
@@ -163,6 +163,8 @@ def test_the_file_by_which_the_spark_side_gets_the_request_is_gone_while_the_job
     with pytest.raises(UsageError) as refused:
         job.start()
     assert (refused.value.code, list(tmp_path.iterdir())) == ("SHIP-804", [])
+    job.pipeline = pipeline(runner={"python": "false"})
+    assert (run_job(job), list(tmp_path.iterdir())) == (1, []), "it ends before it reads the file"
 
 
 def test_a_result_of_an_earlier_release_is_read():
