@@ -50,7 +50,20 @@ class OpenLedger:
 def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
     """Open the ledgers of a pipeline or replay. Raises UsageError, ConfigError, ClusterError, and
     LedgerGone for one that does not exist any more."""
+    return _open(config, load_named(config, name), cluster_name)
+
+
+def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     pipeline = load_named(config, name)
+    if cluster_name is None and len(pipeline.clusters) > 1:
+        raise UsageError(
+            f"pipeline {name} ships to {', '.join(pipeline.clusters)}. Choose one with --cluster.",
+            code="SHIP-108",
+        )
+    return _open(config, pipeline, cluster_name)[0]
+
+
+def _open(config: Path, pipeline: Pipeline, cluster_name: str | None) -> list[OpenLedger]:
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
     found = []
     for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
@@ -63,22 +76,12 @@ def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[Open
         if not log.exists():
             ledger.check_identity(exists=False)
             raise ClusterError(
-                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {name} does not "
-                "exist. Either nothing was ever shipped, or this user may not see the topic.",
+                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {pipeline.name} does "
+                "not exist. Either nothing was ever shipped, or this user may not see the topic.",
                 code="SHIP-506",
             )
         found.append(ledger)
     return found
-
-
-def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
-    clusters = load_named(config, name).clusters
-    if cluster_name is None and len(clusters) > 1:
-        raise UsageError(
-            f"pipeline {name} ships to {', '.join(clusters)}. Choose one with --cluster.",
-            code="SHIP-108",
-        )
-    return open_ledgers(config, name, cluster_name)[0]
 
 
 def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
