@@ -263,7 +263,7 @@ def _doubtful(case: FileCase) -> str:
     return (
         f"it begins like {original.file.path}, which was shipped in part and is gone, and whether "
         "it is the same file cannot be decided. Nothing of it was sent. If it is another file, set "
-        "`source.on_renamed: ship` and run the window again"
+        "`source.on_renamed: ship` and run again"
     )
 
 

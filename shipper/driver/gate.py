@@ -34,7 +34,7 @@ def closed_message(closing: Sequence[CheckResult], what_it_means: str) -> str:
     # The deciding checks come first: a single shown line is the beginning of this text.
     return (
         f"{count}{named}. The gate is closed {what_it_means}. Remove the cause, or correct "
-        "the checks under `gates` in the pipeline's file. Then run the window again: it sends what "
+        "the checks under `gates` in the pipeline's file. Then run again: that sends what "
         "is missing, and nothing twice."
     )
 

@@ -73,7 +73,7 @@ def error(
     return ClusterRefuses(
         f"cluster {cluster}: {'; '.join(map(str, lost))}. {sent} To send exactly these records "
         f"again, set `delivery.on_recreated: resend` in pipelines/{original(pipeline)}.yaml and "
-        "run the window again. Or re-ship whole files with `--reship`: consumers of the pipeline's "
+        "run again. Or re-ship whole files with `--reship`: consumers of the pipeline's "
         "other topics will see duplicates.",
         code="SHIP-404",
     )

@@ -60,7 +60,7 @@ def why_failed(
     if superseded:
         return Superseded(
             f"a later run of pipeline {order.pipeline} took over. This run stopped and sends "
-            "nothing more. Let the later run finish, then run the window again."
+            "nothing more. Let the later run finish, then run again."
         )
     if told := unseal_error(str(error), order.seal):
         return told

@@ -29,8 +29,7 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
         f"Repair or remove {'it' if len(faulty) == 1 else 'them'}, and run" if faulty else "Run"
     )
     return (
-        f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} the "
-        "window again."
+        f"{count}: {_named([*faulty, *(file for file in files if file.passing)])}. {repair} again."
     )
 
 

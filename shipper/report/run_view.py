@@ -33,13 +33,12 @@ _MUCH_QUARANTINED = 0.05
 _MOST_REASONS = 5
 _STAYS = "Delivered records stay delivered: they are in the ledger and are not sent again."
 _UNKNOWN = "Records that were sent, if any, are in the ledger and are not sent again."
-_COUNT_ANEW = "Run the window again: nothing is sent twice, and everything is counted again."
+_COUNT_ANEW = "Run again: nothing is sent twice, and everything is counted again."
 _LEFT_OUT = (
     "A later run takes an entry when its reason is gone. docs/reference/left-out.md says what "
     "to do about each reason."
 )
-_AGAIN = "Remove the cause, then run the window again: it ships what is left."
-_FINISH = "Remove the cause, then finish the replay by its id: that ships what is left."
+_AGAIN = "Remove the cause, then run again: that ships what is left."
 _DIFFER, _NOT_ALL = "the counts do not agree", "not everything is delivered yet"
 #: Code of a doubt → section of the page that shows it, and what the headline says. The first come
 #: first.
@@ -184,7 +183,7 @@ def cause_of(expected: Sequence[RunStep]) -> str | None:
     if step.result is None:
         return (
             f"step {step.key} left no result: it was killed or never ran; look at its log, and "
-            "run the window again"
+            "run again"
         )
     return f"{step.key}: {step.result.error}"
 
@@ -320,7 +319,7 @@ def _remedy_of_gone(report: RunReport) -> str | None:
         (
             "By the ledger, records were delivered that no topic has any more, because "
             f"{words(topics)} {'was' if len(topics) == 1 else 'were'} deleted. Set "
-            "`delivery.on_recreated: resend` and run the window again: exactly these records "
+            "`delivery.on_recreated: resend` and run again: exactly these records "
             "are sent. Everything else stays delivered."
         )
         if topics
@@ -343,17 +342,16 @@ def _what_failed(
     byte says that it failed."""
     sent = sum(one.sent for one in found)
     after = f", after {plural(sent, 'record')}" if sent else ""
-    again = _FINISH if report.asked.replay else _AGAIN
-    remedy = f"{_STAYS if sent else _UNKNOWN} {again}"
+    remedy = f"{_STAYS if sent else _UNKNOWN} {_AGAIN}"
     if first is None or first.result is None:  # a step was killed, or never began
         if report.plan is None and not sent:
-            return "Failed before there was a plan", f"No step that sends left a result. {again}"
+            return "Failed before there was a plan", f"No step that sends left a result. {_AGAIN}"
         return (
             f"Failed: no result of the step “{first.title}”" if first else f"Failed{after}"
         ), remedy
     if first.cluster is None:
         where = "while planning" if first.name == "plan" else "at the source gate"
-        return f"Failed {where}{after or ': nothing was sent'}", remedy if sent else again
+        return f"Failed {where}{after or ': nothing was sent'}", remedy if sent else _AGAIN
     mine = sum(one.sent for one in found if one.cluster == first.cluster)
     records = plural(mine, "record")
     if first.name == "gate_delivery":
@@ -455,9 +453,7 @@ def _contradictions(clusters: Sequence[ClusterView]) -> Iterator[Finding]:
             yield warn(f"{plural(abs(one.gap), 'record')} {how}.", _COUNT_ANEW, "sum", one.cluster)
         if one.parked:
             text = f"{plural(one.parked, 'record')} parked and never sent."
-            remedy = (
-                "When the topic can be written to, run the window again: it ships what is left."
-            )
+            remedy = "When the topic can be written to, run again: that ships what is left."
             yield warn(text, remedy, "parked", one.cluster)
         wrong = [
             f"{count.name} ({disagreement(count)})" for count in one.counts if not count.agrees

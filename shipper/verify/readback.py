@@ -308,7 +308,7 @@ class ReadBack:
     def _remedied(self, text: str) -> str:
         return (
             f"{text}. Correct the login in clusters/{self._name}.yaml, then clear this gate or "
-            "run the window again."
+            "run again."
         )
 
     def _end_of_partition(self, event: Message) -> PartitionId:

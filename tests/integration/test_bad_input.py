@@ -102,7 +102,7 @@ def test_a_file_that_was_denied_is_no_unreadable_one_and_is_shipped_when_the_rig
         source={"path": "logs", "settle": "0s", "on_unreadable": "quarantine"},
         quarantine={"topic": world.topic("-q"), "max_rate": 1.0},
     )
-    says = r"1 file cannot be read: \S*secret\.log: no permission to read it.* Run the window again"
+    says = r"1 file cannot be read: \S*secret\.log: no permission to read it.* Run again"
     world.fails(code=1, says=says, prefix=as_an_ordinary_user())
     assert (world.read(), world.read("-q")) == (lines_of(b"one\n"), lines_of())
     secret.chmod(0o644)

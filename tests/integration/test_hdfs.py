@@ -175,7 +175,7 @@ def test_a_dead_datanode_fails_the_run_and_nothing_is_lost_or_taken_for_damaged(
     try:
         says = (
             r"2 files cannot be read: \S*packed\.log\.gz, \S*plain\.log: no DataNode gives one of "
-            r"its blocks.* Run the window again"
+            r"its blocks.* Run again"
         )
         world.fails(code=1, says=says)
         code, ship = ship_step(world, "r1", "ship:local")

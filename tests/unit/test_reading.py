@@ -182,7 +182,7 @@ def test_files_that_another_run_may_read_are_told_from_those_that_somebody_must_
     assert error.retriable
     assert (
         error.message
-        == "1 file cannot be read: /l/plain: no DataNode. Run the window again. Nothing was sent. "
+        == "1 file cannot be read: /l/plain: no DataNode. Run again. Nothing was sent. "
         "[SHIP-302]"
     )
     damaged = planned("gzip", problem="cut off")
