@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -130,7 +130,8 @@ class Job:
     ) -> subprocess.Popen[bytes]:
         """Start the process that runs the steps, in a session of its own, so that stopping it stops
         the JVM and Spark's Python workers with it. ``given`` as for :meth:`environment`. Raises
-        UsageError if that is not possible. Call :meth:`remove_request` once the process is gone."""
+        UsageError if that is not possible. Call :meth:`remove_request` once the process is gone, or
+        let :func:`started` do so."""
         environment = self.environment(given)
         try:
             with tempfile.NamedTemporaryFile("w", prefix="shipper-request-", delete=False) as file:
@@ -274,15 +275,22 @@ def run_job(
     runner = job.pipeline.runner
     if runner.python is None and runner.spark_submit is None and (why := why_no_pyspark()):
         raise UsageError(f"pipeline {job.pipeline.name}: {why}", code="SHIP-110")
+    with started(job, stdout=stdout, stderr=stderr) as child:
+        return exit_code(child.wait())
+
+
+@contextlib.contextmanager
+def started(
+    job: Job, *, stdout: int | IO[bytes] | None = None, stderr: int | IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the process that runs the steps. An error in the body, such as Stopped, stops it first,
+    in good order. Raises UsageError as :meth:`Job.start`."""
     child = job.start(stdout=stdout, stderr=stderr)
     try:
-        return exit_code(child.wait())
+        yield child
     except BaseException as error:
-        stop_job(
-            child,
-            job.pipeline.runner,
-            error.signum if isinstance(error, Stopped) else signal.SIGTERM,
-        )
+        signum = error.signum if isinstance(error, Stopped) else signal.SIGTERM
+        stop_job(child, job.pipeline.runner, signum)
         raise
     finally:
         job.remove_request()

@@ -90,7 +90,7 @@ def findings(config: Path, name: str | None, limit_seconds: float) -> list[Findi
         first.append(replace(of_error(error), remedy="`shipper validate` shows all faults"))
     here = CheckTarget(config, pipeline, limit_seconds)
     asked = [
-        replace(here, limit_seconds=0.95 * limit_seconds, checks=machine.CHECKS),
+        replace(here, limit_seconds=0.9 * limit_seconds, checks=machine.CHECKS),
         *(examined(each, here) for each in clusters),
     ]
     return [replace(each, subject="configuration") for each in first] + examine(

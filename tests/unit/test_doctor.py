@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -15,11 +16,12 @@ from pathlib import Path
 import pytest
 
 from shipper.cli import doctor as command
+from shipper.config.load import load_pipeline
 from shipper.driver.checks import machine
 from shipper.driver.checks.catalogue import Check, CheckTarget, examine, skipped
 from shipper.errors import ClusterRefuses
 from shipper.finding import fail, ok, warn
-from tests.samples.config import pipeline_of
+from tests.samples.config import pipeline_of, write_config
 
 HERE = CheckTarget(Path("config"), None, 5)
 
@@ -185,6 +187,36 @@ def test_a_cache_that_cannot_be_written_to_is_no_fault(tmp_path):
     ]
     assert cache["severity"] == "warn"
     assert cache["remedy"]
+
+
+def test_a_java_that_never_listens_is_ended_at_the_limit_and_leaves_nothing(tmp_path, monkeypatch):
+    java, temporary = tmp_path / "home" / "bin" / "java", tmp_path / "temporary"
+    java.parent.mkdir(parents=True)
+    temporary.mkdir()
+    java.write_text(
+        f"""#!/bin/sh
+case "$*" in *-version*) echo 'openjdk version "17.0.1"' >&2; exit;; esac
+echo $$ > {tmp_path}/began
+exec sleep 600
+"""
+    )
+    java.chmod(0o755)
+    spec = "pipeline: web\nsource: logs\nclusters: [c]\ntopic: t\n"
+    config = write_config(
+        tmp_path,
+        {"pipelines/web": spec, "clusters/c": "cluster: c\nbootstrap: 127.0.0.1:1\n"},
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    began, limit_seconds = tmp_path / "began", 2.0
+    while not began.is_file():  # on a busy machine Python takes longer
+        limit_seconds *= 2
+        here = CheckTarget(config, load_pipeline(config, "web"), limit_seconds)
+        [found] = machine.spark_and_source(here)
+        assert found.severity == "fail"
+    assert list(temporary.iterdir()) == []
+    assert not Path("/proc", began.read_text().strip()).exists()
 
 
 def test_the_latest_window_is_the_last_one_of_the_schedule_that_is_over():

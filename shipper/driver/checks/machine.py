@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -64,19 +64,8 @@ def java(_: CheckTarget) -> Iterator[Finding]:
         yield ok(f"{found.version} at {found.where}")
 
 
-def _run(
-    command: Sequence[str],
-    timeout: float | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False, timeout=timeout,
-    )  # fmt: skip
-
-
-def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    return (done.stderr.strip().splitlines() or ["no output"])[-1]
+def _last_words(stderr: bytes) -> str:
+    return (stderr.decode(errors="replace").strip().splitlines() or ["no output"])[-1]
 
 
 def packages(_: CheckTarget) -> Iterator[Finding]:
@@ -126,19 +115,13 @@ def spark_and_source(here: CheckTarget) -> Iterator[Finding]:
         run_id="doctor",
         steps=(runner.LOOK,),
     )
-    command = job.command()
     if why := runner.why_no_spark(pipeline.runner):
         yield fail(why, subject="Spark's cluster")
     try:
-        done = _run(command, limit_seconds, job.environment())
-    except OSError as error:
-        yield fail(
-            f"{command[0]} cannot be started: {error.strerror}",
-            "correct `runner.python` or `runner.spark_submit`",
-        )
-        return
+        with runner.started(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            stdout, stderr = child.communicate(timeout=limit_seconds)
     except subprocess.TimeoutExpired as slow:
-        if slow.stdout and (found := _last_document(slow.stdout.decode(errors="replace"))):
+        if found := _last_document(slow.stdout or b""):
             yield from _spark(found, pipeline.runner)
             yield from _source(found, pipeline, window)
             yield warn(
@@ -155,10 +138,10 @@ def spark_and_source(here: CheckTarget) -> Iterator[Finding]:
             "time",
         )
         return
-    found = _last_document(done.stdout)
+    found = _last_document(stdout)
     if found is None:
         yield fail(
-            f"{command[0]} -m spark_jobs failed: {_last_words(done)}",
+            f"{job.command()[0]} -m spark_jobs failed: {_last_words(stderr)}",
             "install shipper[spark] in the environment of `runner.python`",
         )
         return
@@ -189,8 +172,8 @@ def _executors(found: Mapping[str, Any], its: Runner) -> Iterator[Finding]:
             )
 
 
-def _last_document(text: str) -> dict[str, Any] | None:
-    for line in reversed(text.strip().splitlines()):
+def _last_document(stdout: bytes) -> dict[str, Any] | None:
+    for line in reversed(stdout.decode(errors="replace").strip().splitlines()):
         try:
             found = json.loads(line)
         except ValueError:
@@ -315,7 +298,10 @@ def airflow(here: CheckTarget) -> Iterator[Finding]:
         )
         return
     try:
-        done = _run([sys.executable, "-c", _ASK_AIRFLOW], here.limit_seconds)
+        done = subprocess.run(
+            [sys.executable, "-c", _ASK_AIRFLOW], stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=here.limit_seconds, check=False,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         yield warn(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
@@ -324,7 +310,7 @@ def airflow(here: CheckTarget) -> Iterator[Finding]:
         return
     found = _last_document(done.stdout)
     if found is None:
-        yield fail(f"Airflow cannot be asked: {_last_words(done)}")
+        yield fail(f"Airflow cannot be asked: {_last_words(done.stderr)}")
         return
     for file, words in found["errors"].items():
         yield fail(f"{file} cannot be imported: {''.join(words)}")
