@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from shipper.driver.checks.refusals import contradictions
+from shipper.config.replay_request import Replay, replayed
+from shipper.driver.checks.refusals import contradictions, missing
 from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.windows.window import Window
 from shipper.worker.assign import RecordLimits
@@ -120,3 +121,17 @@ def test_settings_that_contradict_a_pipeline_are_found_before_it_ships(
         each.severity == "fail"
         for each in contradictions(pipeline(**more), topic, limit, window, NOW)
     ] == faults
+
+
+def test_a_missing_topic_of_a_replay_says_nothing_of_routes_that_are_right():
+    replay = Replay(
+        id="r1", reason="r", topic_prefix="again-", window_start=NOW, window_end=NOW, files=("/f",)
+    )
+    found = {}
+    for pipeline in (pipeline_of(), replayed(pipeline_of(), replay)):
+        [topic] = pipeline.needed_topics()
+        [found[topic]] = missing(pipeline, [topic])
+    assert {one.subject: "`routes`" in one.remedy for one in found.values()} == {
+        "t": True,
+        "again-t": False,
+    }

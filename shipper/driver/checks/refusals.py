@@ -48,11 +48,14 @@ def absent_topics(pipeline: Pipeline, known: Container[str]) -> list[str]:
 
 def missing(pipeline: Pipeline, topics: Sequence[str]) -> Iterator[Finding]:
     """Yield a fault for each of ``topics``, which do not exist."""
+    file = original(pipeline.name)
+    # A replay's own topics are the pipeline's behind a prefix: its file is right.
+    or_else = f", or correct `routes` or `quarantine` in pipelines/{file}.yaml"
     for topic in topics:
         yield fail(
             f"topic {topic} does not exist",
-            f"create it (kafka-topics --create --topic {topics[0]} --partitions …), or correct "
-            f"`routes` or `quarantine` in pipelines/{original(pipeline.name)}.yaml",
+            f"create it (kafka-topics --create --topic {topics[0]} --partitions …)"
+            f"{or_else if pipeline.name == file else ''}",
             code=TopicMissing.code,
             subject=topic,
         )
