@@ -285,6 +285,13 @@ def _apart(fs: Any, path: str) -> float | None:
     return modified.timestamp() - runtime.time()
 
 
+def _ask_airflow(limit_seconds: float) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", _ASK_AIRFLOW]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=limit_seconds
+    )
+
+
 def airflow(here: CheckTarget) -> Iterator[Finding]:
     """Check that Airflow's DAG folder holds the pipelines' DAGs, without faults."""
     pipeline = here.pipeline
@@ -298,10 +305,7 @@ def airflow(here: CheckTarget) -> Iterator[Finding]:
         )
         return
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK_AIRFLOW], stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=here.limit_seconds, check=False,
-        )  # fmt: skip
+        done = _ask_airflow(here.limit_seconds)
     except subprocess.TimeoutExpired:
         yield warn(
             f"its DAG folder took longer than {here.limit_seconds:g} s to parse",
