@@ -141,7 +141,9 @@ class LedgerQuestion(Generic[T]):
 
 
 #: Who holds the lease, and which generation and attempts may ship.
-CONTROL_NOW = LedgerQuestion((CONTROL,), lambda ledger, _: ledger._control_now())
+CONTROL_NOW = LedgerQuestion(
+    (CONTROL,), lambda ledger, wait_seconds: ledger._control_now(decides=wait_seconds is not None)
+)
 
 
 def ask_committed(start: int) -> LedgerQuestion[list[Entry]]:
@@ -185,10 +187,10 @@ class LedgerLog:
         cluster: Cluster,
         pipeline: str,
         folder: LedgerFolder | None = None,
-        control_from: int = 0,
+        generation: int | None = None,
         patience: Patience | None = None,
     ) -> None:
-        """Make the log. ``control_from``: a generation; the control partition is then read from
+        """Make the log. ``generation``: the one that asks; the control partition is then read from
         there on."""
         self._client = client
         self.cluster = cluster
@@ -205,7 +207,7 @@ class LedgerLog:
         self._unusable: dict[str, str] = {}
         """Name of a snapshot's manifest → reason why it cannot be used."""
         self._control: Control | None = None
-        self._control_from = control_from
+        self._generation = generation
         self._control_end = 0
         self._keys_lock = runtime.Lock()
         self._keys, self._keys_end = CommittedKeys(), 0
@@ -242,6 +244,14 @@ class LedgerLog:
         )
         other._ignored = frozenset(places)
         other.lies_at(self.root, self._formerly)
+        return other
+
+    def of_generation(self, generation: int) -> LedgerLog:
+        """Return the same ledger, as the run asks it that took over with this generation."""
+        other = LedgerLog(
+            self._client, self.cluster, self.pipeline, None, generation, self._patience
+        )
+        other._hurried = self._hurried
         return other
 
     @contextmanager
@@ -449,17 +459,18 @@ class LedgerLog:
         Optional; never raises."""
         self._client.connect(self.topic, partitions, writes=writes)
 
-    def _control_now(self) -> Control:
+    def _control_now(self, *, decides: bool = False) -> Control:
         """Return the control partition to its end. Nothing in it is transactional, so this never
         waits for anybody.
 
-        Asked again, it reads what is new. Safe to call from several threads; each gets a copy of
-        its own.
+        Asked again, it reads what is new. But what a generation ``decides`` is read from its own
+        record on: a topic that was made anew meanwhile does not hold that. Safe to call from
+        several threads; each gets a copy of its own.
         """
         with self._control_lock:
-            if self._control is None:
+            if self._control is None or (decides and self._generation is not None):
                 self._control, _, self._control_end = self._from_snapshot(
-                    lambda stored: self._control_behind(stored, self._control_from)
+                    lambda stored: self._control_behind(stored, self._generation or 0)
                 )
             else:
                 records = self._read_control(self._control_end)

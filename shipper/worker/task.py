@@ -7,6 +7,7 @@ import sys
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from shipper.ledger.control import Control
 from shipper.ledger.log import (
     CONTROL_NOW,
     LedgerLog,
+    LedgerQuestion,
     Patience,
     ask_committed,
     ask_committed_keys,
@@ -48,6 +50,8 @@ from shipper.worker.shipment import TaskShipment
 from shipper.worker.tuning import Following
 
 log = logging.getLogger("shipper.task")
+
+T = TypeVar("T")
 
 #: Slices, and their bytes, to read ahead: opening the lanes takes some ten round trips, in which
 #: the JVM can read.
@@ -110,7 +114,7 @@ def ship_task(
     client, common = ClusterClient(cluster), order.lane_options
     patience = Patience.of(common.settings.transaction_timeout_ms / 1000, common.deadline_seconds)
     ledger = LedgerLog(
-        client, cluster, order.pipeline, control_from=order.generation, patience=patience
+        client, cluster, order.pipeline, generation=order.generation, patience=patience
     )
     limits = TopicLimits(order.limits, client.limits)
     receipt = Receipt(task, tries_before, first_at=runtime.time())
@@ -186,16 +190,20 @@ class TaskAttempt:
 
     def check(self) -> Decided[list[int]]:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
-        of this task, has announced itself."""
+        of this task, has announced itself, or if the ledger does not have this run any more."""
         order = self._order
         found = self.ledger.decide(CONTROL_NOW)
         control = found.answer
-        if control.generation != order.generation:
-            by = control.generations.get(control.generation)
+        by = control.generations.get(control.generation)
+        if by is None:
             raise Superseded(
-                f"run {order.run_id} of pipeline {order.pipeline} was taken over by "
-                f"{f'run {by.run_id}' if by else 'a run that the ledger does not name'}. "
-                "This run sends nothing more."
+                f"the ledger of pipeline {order.pipeline} does not have run {order.run_id} any "
+                "more: its topic was made anew, or lost records. This run sends nothing more."
+            )
+        if (control.generation, by.run_id) != (order.generation, order.run_id):
+            raise Superseded(
+                f"run {order.run_id} of pipeline {order.pipeline} was taken over by run "
+                f"{by.run_id}. This run sends nothing more."
             )
         attempts = control.attempts.get(self._key.task, [])
         if attempts[-1:] != [self._key.number]:
@@ -291,7 +299,14 @@ class TaskLanes:
             return attempts.map(lambda _: [])
         if not self._settings.transactional:
             self._doubtful_bytes = max(self._doubtful_bytes, self._order.memory_bytes)
-        return self._attempt.ledger.decide(ask_committed(self._order.chunks_end))
+        return self._committed(ask_committed(self._order.chunks_end))
+
+    def _committed(self, question: LedgerQuestion[T]) -> Decided[T]:
+        """Answer what is committed. The right is asked for afterwards: that the ledger still has
+        this run shows that it is the same ledger that was read."""
+        found = self._attempt.ledger.decide(question)
+        self._right.check()
+        return found
 
     def submit(self, chunks: list[Chunk]) -> None:
         """Submit the chunks to the pool; note those that may be there already, without
@@ -308,8 +323,7 @@ class TaskLanes:
     def _settle(self) -> Decided[Container[bytes]]:
         """Return the keys of the committed chunks: after each fault each lane asks, reads what is
         new, and decodes nothing."""
-        self._right.check()
-        return self._attempt.ledger.decide(ask_committed_keys(self._order.chunks_end))
+        return self._committed(ask_committed_keys(self._order.chunks_end))
 
     def at_commit(self, chunk: ChunkValue) -> ChunkValue:
         """Return the chunk's value with what is known only at its commit."""

@@ -151,9 +151,9 @@ MUTANTS = (
         "right-of-an-archive-is-looked-at",
         _BARRIER,
         "shipper/ledger/writing.py",
-        "        found = ledger.decide(CONTROL_NOW)\n        if found.answer.generation != "
+        "        found = own.decide(CONTROL_NOW)\n        if found.answer.generation != "
         "generation:",
-        "        found: Decided[Control] = Decided(ledger.look(CONTROL_NOW))\n        if "
+        "        found: Decided[Control] = Decided(own.look(CONTROL_NOW))\n        if "
         "found.answer.generation != generation:",
         "tests/unit/test_deciding_read.py::test_an_archive_or_repair_that_was_taken_over_hears_of_it",
     ),

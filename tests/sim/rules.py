@@ -18,8 +18,16 @@ RULES = (
         "generation-not-asked-by-tasks",  # NO_RIGHT
         _MODEL,
         "shipper/worker/task.py",
-        "        if control.generation != order.generation:\n",
+        "        if (control.generation, by.run_id) != (order.generation, order.run_id):\n",
         "        if False:\n",
+        _NO_TEST,
+    ),
+    Mutant(
+        "right-read-from-another-ledger",
+        _MODEL,
+        "shipper/ledger/log.py",
+        "            if self._control is None or (decides and self._generation is not None):\n",
+        "            if self._control is None:\n",
         _NO_TEST,
     ),
     Mutant(

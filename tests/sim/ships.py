@@ -718,6 +718,8 @@ class History:
         habits = self.habits
         if habits.reships or habits.archives or habits.objects or habits.remakes:
             return
+        if self._lost_ledger:  # perhaps behind the ship
+            return
         for name in run.config.shipped_to(self.names):
             if cluster_of(name).ledger_topic("sim") not in self.clusters[name].topics:
                 continue

@@ -90,7 +90,7 @@ class Protocol(LaneHistory):
         return lane
 
     def attempt(self, taken, number):
-        ledger = self.ledger(control_from=taken.generation)
+        ledger = self.ledger(generation=taken.generation)
         return TaskAttempt(self.order(taken), ledger, 0, number)
 
     def order(self, taken):

@@ -62,7 +62,7 @@ def attempt_of(topic, number=0):
     order = SimpleNamespace(
         pipeline="web", generation=0, run_id="r", chunks_end=0, tasks=1, splits={}
     )
-    return TaskAttempt(order, ledger_of(topic), 0, number)
+    return TaskAttempt(order, ledger_of(topic).of_generation(0), 0, number)
 
 
 def answer(found):
@@ -129,6 +129,21 @@ def test_a_run_that_was_taken_over_hears_of_it(topic):
     topic.replace_leader(CONTROL)
     topic.append("ledger", CONTROL, [announced("s")])
     with pytest.raises(Superseded, match="taken over by run s"):
+        attempt.check()
+
+
+def test_a_ledger_that_was_made_anew_gives_no_right_to_those_who_read_the_one_before(topic):
+    attempt, right = attempt_of(topic), right_of(ledger_of(topic), 0)
+    attempt.check()
+    right.check()
+    topic.recreate()
+    for asks in (attempt, right):
+        with pytest.raises(Superseded):
+            asks.check()
+    topic.recreate()
+    topic.append("ledger", CONTROL, [announced("of another run at the same offset")])
+    topic.append("ledger", CONTROL, [encode_attempt("web", AttemptKey(0, 0, 0), Attempt())])
+    with pytest.raises(Superseded):
         attempt.check()
 
 

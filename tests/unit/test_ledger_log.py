@@ -77,13 +77,13 @@ def test_a_task_reads_what_runs_said_from_its_own_generation_on(log):
         )
     (generation,) = log.append("t", CONTROL, [announced("mine")])
     log.append("t", CONTROL, [encode_attempt("web", AttemptKey(generation, 0, 8), Attempt())])
-    control = LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW)
+    control = LedgerLog(log, CLUSTER, "web", generation=generation).look(CONTROL_NOW)
     assert (control.generation, control.attempts) == (generation, {0: [8]})
     assert log.reads == 2
     assert LedgerLog(log, CLUSTER, "web").look(CONTROL_NOW).attempts == control.attempts
     log.append("t", CONTROL, [announced("later")])
     assert (
-        LedgerLog(log, CLUSTER, "web", control_from=generation).look(CONTROL_NOW).generation
+        LedgerLog(log, CLUSTER, "web", generation=generation).look(CONTROL_NOW).generation
         == generation + 2
     )
 
