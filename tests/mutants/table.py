@@ -26,6 +26,7 @@ _FORMAT = "The bytes decide a file's format"
 _FIRST_ORDINAL = "A chunk's first ordinal is its key"
 _LAST_CALL = "A call into the JVM that a signal interrupted"
 _LEDGER_GONE = "A ledger that is gone, or was made anew"
+_OWN_RECORD = "A run that asks for its right"
 _SAME_CODE = "A task runs the code that its driver runs"
 _WAKES_UP = "A step that was paused and wakes up"
 
@@ -164,6 +165,14 @@ MUTANTS = (
         "        found = self.ledger.decide(CONTROL_NOW)\n",
         "        found: Decided[object] = Decided(self.ledger.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
+    ),
+    Mutant(
+        "right-read-from-another-ledger",
+        _OWN_RECORD,
+        "shipper/ledger/log.py",
+        "            if self._control is None or (decides and self._generation is not None):\n",
+        "            if self._control is None:\n",
+        "tests/unit/test_deciding_read.py::test_a_ledger_that_was_made_anew_gives_no_right_to_those_who_read_the_one_before",
     ),
     Mutant(
         "bytes-never-compared",

@@ -23,14 +23,6 @@ RULES = (
         _NO_TEST,
     ),
     Mutant(
-        "right-read-from-another-ledger",
-        _MODEL,
-        "shipper/ledger/log.py",
-        "            if self._control is None or (decides and self._generation is not None):\n",
-        "            if self._control is None:\n",
-        _NO_TEST,
-    ),
-    Mutant(
         "later-attempt-not-heard",  # NO_ATTEMPT_RIGHT
         _MODEL,
         "shipper/worker/task.py",
