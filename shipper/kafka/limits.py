@@ -14,6 +14,8 @@ DEFAULT_LIMIT_BYTES = 1_048_588
 #: The broker's limit holds for the batch as it is stored: a header of 61 bytes is added to the
 #: records, and whatever a codec adds to incompressible bytes.
 BATCH_OVERHEAD_BYTES = 2048
+#: The batch's header alone.
+BATCH_HEADER_BYTES = 61
 #: What a record costs in a batch beside its key and value: lengths, offset and timestamp
 #: differences (Kafka's record format, v2).
 RECORD_OVERHEAD_BYTES = 20
@@ -45,8 +47,10 @@ class TopicLimit(NamedTuple):
 
     @property
     def uncompressed_bytes(self) -> int:
-        """Size of a batch that the topic accepts even if it does not compress."""
-        return max(1, self.max_bytes - BATCH_OVERHEAD_BYTES)
+        """Size of a batch that the topic accepts even if it does not compress. If the limit is
+        small, half of it is enough for what a codec adds."""
+        half = (self.max_bytes - BATCH_HEADER_BYTES) // 2
+        return max(1, self.max_bytes - BATCH_OVERHEAD_BYTES, half)
 
     @classmethod
     def by(cls, settings: Mapping[str, str | None]) -> TopicLimit:

@@ -26,6 +26,7 @@ from shipper.config.record_mapping import (
 )
 from shipper.errors import RecordUnshippable
 from shipper.kafka.limits import (
+    BATCH_HEADER_BYTES,
     BATCH_OVERHEAD_BYTES,
     RECORD_OVERHEAD_BYTES,
     TopicLimits,
@@ -46,7 +47,6 @@ _REASONS = {TOO_LONG: TOO_LARGE, UNREADABLE_FILE: UNREADABLE}
 #: A row of this size fits every realistic topic; for a larger row, the topic's limit is looked up.
 _SMALL_BYTES = 1_000
 _FEW_NAMES = 32
-_BATCH_HEADER_BYTES = 61
 #: Allowed difference between the clocks of this machine and of the brokers.
 _CLOCKS_DIFFER_MS = 10_000
 _MARGIN_SHARE = 0.1
@@ -145,7 +145,7 @@ class RecordLimits:
         and value. Near the limit it says no, since the producer's codec may do a little worse than
         this one."""
         most, size = self.topics.limit(topic).max_bytes, len(record) + RECORD_OVERHEAD_BYTES
-        margin = _BATCH_HEADER_BYTES + self._number_bytes
+        margin = BATCH_HEADER_BYTES + self._number_bytes
         if self._codec != "none" and size + margin > most:
             size = pa.Codec(self._codec).compress(record).size
             margin += max(512, size // 100)

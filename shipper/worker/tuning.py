@@ -27,7 +27,7 @@ import math
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from shipper.kafka.limits import BATCH_OVERHEAD_BYTES
+from shipper.kafka.limits import TopicLimit
 
 SHORT_LINK_SECONDS, SHORT_ACK_SECONDS = 0.010, 0.025
 #: Below these the processor is the limit, and small batches use its cache better: 0.83 CPU s per
@@ -171,10 +171,8 @@ class Sizing:
         """Size the lanes so that the link is full, or what a cap leaves of it. A small window is
         divided among all lanes, or among as many as it has batches for."""
         link, tasks = self.link, self.tasks
-        fits = int(
-            max(1, link.limit_bytes - BATCH_OVERHEAD_BYTES)
-            * max(1 / LARGEST_BATCH, link.ratio * _RATIO_MARGIN)
-        )
+        unpacked = max(1 / LARGEST_BATCH, link.ratio * _RATIO_MARGIN)
+        fits = math.ceil(TopicLimit(link.limit_bytes).uncompressed_bytes * unpacked)
         batch = self.batch_bytes or min(
             SHORT_BATCH_BYTES if link.is_short else LONG_BATCH_BYTES, fits, self.chunk_bytes or fits
         )
