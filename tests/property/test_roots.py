@@ -8,9 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shipper.errors import SourceError
 from shipper.ledger.codec import encode_chunk, encode_generation, encode_invalidation
-from shipper.ledger.inventory import Inventory, entries
 from shipper.ledger.log import LedgerLog, ask_files, ask_state
 from shipper.ledger.quarantined import RecordPosition, in_quarantine
 from shipper.ledger.records import (
@@ -78,42 +76,6 @@ def test_what_was_shipped_from_the_old_root_is_not_shipped_from_the_new_one(worl
     world.record("r2")
     assert len(world.left().complete) == 1
     assert len(world.left(root=OLD).complete) == 1, "and back again"
-
-
-def test_a_file_that_was_begun_under_the_old_root_is_finished_under_the_new_one(world):
-    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log", 0, 4, end=False)])
-    found = world.left()
-    assert (len(found.partial), sum(found.records.values())) == (1, 4)
-    world.record("r2")
-    world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", 4, 10)])
-    for root in (OLD, NEW):
-        found = world.left(root=root)
-        assert (len(found.complete), sum(found.records.values())) == (1, 10)
-    [of_file] = inventory_of(world).files.values()
-    assert (of_file.records, of_file.complete) == (10, 1)
-
-
-def inventory_of(world):
-    inventory = Inventory()
-    for of_path in entries(world.opened(root=None).look(ask_files())):
-        inventory.add(of_path, "web")
-    return inventory
-
-
-def test_a_reship_under_the_new_root_hides_what_was_shipped_from_the_old_one(world):
-    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
-    [file] = world.left(reship_below=99).void
-    world.log.append("t", CONTROL, [encode_invalidation("web", file, 5, Invalidation("again"))])
-    assert len(world.left().left) == 1
-    world.log.append("t", CHUNKS, [chunk(NEW + "06/a.log", generation=5)])
-    found = world.left()
-    assert (len(found.complete), sum(found.records.values())) == (1, 10)
-
-
-def test_a_file_that_is_another_one_at_the_same_place_is_replaced(world):
-    world.log.append("t", CHUNKS, [chunk(OLD + "06/a.log")])
-    with pytest.raises(SourceError, match="replaced"):
-        world.left(size=101)
 
 
 def test_the_configuration_can_say_where_files_lay_or_that_they_are_others(world):

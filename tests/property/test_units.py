@@ -41,20 +41,6 @@ BYTES = {
 }
 
 
-@given(st.integers(0, 36_500 * 86_400_000))
-def test_written_durations_are_read_as_they_were(milliseconds):
-    text = write_duration(milliseconds / 1000)
-    assert parse_duration(text) == milliseconds / 1000
-    assert re.fullmatch(DURATION_PATTERN, text)
-
-
-@given(st.integers(0, 10**18))
-def test_written_sizes_are_read_as_they_were(count):
-    text = write_size(count)
-    assert parse_size(text) == count
-    assert re.fullmatch(SIZE_PATTERN, text)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 1000), st.sampled_from(list(SECONDS))), min_size=1, max_size=5
@@ -202,7 +188,7 @@ def test_what_the_loader_takes_the_schema_takes(unit, text):
 
 @given(st.sampled_from(list(UNITS)), st.integers(0, 10**12))
 def test_what_is_written_satisfies_the_schema_and_comes_back(unit, value):
-    value = value if unit is not DURATION else value % (36_500 * 86_400)
+    value = value if unit is not DURATION else value % (36_500 * 86_400_000) / 1000
     assert re.fullmatch(unit.pattern, unit.write(value))
     assert UNITS[unit](unit.write(value)) == value
 
