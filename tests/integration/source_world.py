@@ -38,6 +38,7 @@ def spark_session(name: str) -> Iterator[SparkSession]:
         # that they fail on.
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
         "spark.jars": str(READER_JAR),
     }
     builder = SparkSession.builder.master("local[2]").appName(name)

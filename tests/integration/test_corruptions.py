@@ -18,7 +18,7 @@ from shipper.report.plan_result import PlannedFile, PlanResult
 from shipper.report.results import RunReport
 from shipper.report.run_folder import RunFolder
 from shipper.windows.window import Window
-from tests.integration.source_world import END, Logs, spark_session
+from tests.integration.source_world import END, Logs
 from tests.samples.results import closed
 
 pytestmark = pytest.mark.spark
@@ -473,13 +473,6 @@ CORRUPTIONS = [
         "events",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with spark_session("corruptions") as session:
-        session.conf.set("spark.sql.shuffle.partitions", "2")
-        yield session
 
 
 @pytest.fixture
