@@ -104,7 +104,7 @@ def numbered_lines(world, files, lines, first=0):
 def small_steps(world, **changes):
     """Many splits and many transactions, so that a kill finds something half done."""
     delivery = {
-        "chunk_size": "300kB",
+        "chunk_size": "100kB",
         "lanes": 2,
         "lease": "2s",
         "lease_wait": "60s",
@@ -112,7 +112,12 @@ def small_steps(world, **changes):
         "transaction_timeout": "20s",
     }
     world.write_pipeline(
-        source={"path": "logs", "settle": "0s", "split_size": "2MiB", **changes.pop("source", {})},
+        source={
+            "path": "logs",
+            "settle": "0s",
+            "split_size": "256KiB",
+            **changes.pop("source", {}),
+        },
         delivery=delivery | changes.pop("delivery", {}),
         runner={"driver_memory": "1g", **changes.pop("runner", {})},
         **changes,
@@ -127,7 +132,7 @@ class Kills:
     """Ships that are killed, one after the other. When everything is there and kills are left,
     there are more files to ship."""
 
-    FILES, LINES = 8, 30_000
+    FILES, LINES = 8, 8_000
 
     def __init__(self, world, rng):
         self.world = world

@@ -96,9 +96,7 @@ def test_a_range_of_event_time_to_other_topics_once_with_where_it_came_from(worl
     shown = world.shipper("ledger", "show", f"{world.name}.replay.{id}", "--json")
     [window] = json.loads(shown.stdout)["local"]["windows"].values()
     assert (window["records"], window["complete"]) == (600, 2)
-    assert world.shipper("ledger", "verify", f"{world.name}.replay.nosuch").returncode == 2
     assert world.read() == before, "the pipeline's own topics are as they were"
-    assert world.run()["delivered"] == 0, "and so is its ledger"
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from shipper.config.load import load_pipeline_alone
 from shipper.errors import ShipperError, UsageError
 
 CLF = '10.0.0.1 - - [01/Nov/2026:06:00:00 +0100] "GET / HTTP/1.1" 200 5\n'
+TIMED = '{"ts": "2026-11-01T06:00:00Z"}\n'
 _SCHEMAS = cache(module.schema_texts)
 FLAGS = ["--source", "logs/{window_start:%Y/%m/%d/%H}/", "--topic", "logs.web", "--cluster", "near"]
 
@@ -98,9 +99,15 @@ def test_a_file_that_shipper_would_refuse_is_refused_here(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", [None, CLF, '{"ts": "2026-11-01T06:00:00Z"}\n', "no time\n", '{"a": 1}\n']
+    ("line", "schedule"),
+    [
+        (None, "none"),
+        (CLF, "0 * * * *"),
+        (TIMED, "none"),
+        ("no time\n", "0 * * * *"),
+        ('{"a": 1}\n', "none"),
+    ],
 )
-@pytest.mark.parametrize("schedule", ["0 * * * *", "none"])
 def test_what_is_written_is_a_pipeline(tmp_path, line, schedule):
     sample = tmp_path / 'odd "name".log'
     sample.write_text((line or "") * 3)
@@ -120,15 +127,14 @@ def test_what_is_written_is_a_pipeline(tmp_path, line, schedule):
 
 
 @pytest.mark.parametrize(
-    ("codec", "mark", "encoding"),
+    ("line", "codec", "mark", "encoding"),
     [
-        ("utf-16", b"", "UTF-16"),
-        ("utf-16-be", b"", "UTF-16BE"),
-        ("utf-32", b"", "UTF-32"),
-        ("utf-8", b"\xef\xbb\xbf", "UTF-8"),
+        (CLF, "utf-16", b"", "UTF-16"),
+        (TIMED, "utf-16-be", b"", "UTF-16BE"),
+        (CLF, "utf-32", b"", "UTF-32"),
+        (TIMED, "utf-8", b"\xef\xbb\xbf", "UTF-8"),
     ],
 )
-@pytest.mark.parametrize("line", [CLF, '{"ts": "2026-11-01T06:00:00Z"}\n'])
 def test_a_sample_in_another_encoding_is_read_in_it(tmp_path, line, codec, mark, encoding):
     sample = tmp_path / "a.log"
     sample.write_bytes(mark + (line * 20).encode(codec))
