@@ -70,31 +70,3 @@ def test_a_topic_that_is_recreated_during_a_run(new_pipe, absent_seconds):
     assert again["delivered"] == total - there
     assert_each_record_once(pipe)
     assert pipe.ship().succeeds()["delivered"] == 0
-
-
-def test_one_of_two_topics_is_recreated_twice(new_pipe):
-    """The other one's records are not sent again."""
-    pipe = new_pipe(topics=2)
-    pipe.ship().succeeds()
-    for chunk_size in ("25kB", "70kB"):
-        recreate(pipe)
-        assert pipe.topic in fails(pipe.ship())
-        pipe.ship(delivery={**AGAIN, "chunk_size": chunk_size}).succeeds()
-        assert_each_record_once(pipe)
-
-
-def test_a_reship_replaces_what_is_gone(new_pipe):
-    pipe = new_pipe()
-    pipe.ship().succeeds()
-    recreate(pipe)
-    pipe.ship(reship=True, run_id="reship").succeeds()
-    assert_each_record_once(pipe)
-    assert pipe.ship().succeeds()["delivered"] == 0
-
-
-def test_a_topic_that_is_gone_for_good(new_pipe):
-    """Of two: that it is missing is said before anything is sent."""
-    pipe = new_pipe(topics=2)
-    pipe.ship().succeeds()
-    pipe.site.kafka.delete_topic(pipe.topic)
-    assert pipe.topic in fails(pipe.ship())

@@ -44,18 +44,6 @@ def test_every_file_is_shipped_whole_or_refused_by_name_and_the_run_says_which(w
     assert world.read() == good
 
 
-@pytest.mark.long
-def test_with_fail_nothing_is_sent_when_one_file_is_bad(world):
-    plant(world, "gzip.log.gz")
-    plant(world, "refused-xz.log.xz")
-    world.write_pipeline(source={"path": "logs", "settle": "0s", "on_unreadable": "fail"})
-    world.fails(
-        code=1,
-        says=r"1 file cannot be read: \S*refused-xz\.log\.xz: it is a file of xz.*Nothing was sent",
-    )
-    assert world.nothing_was_sent()
-
-
 NAMES = [
     "2026-11-01T00:15:00.log",
     "a b  c.log",

@@ -91,21 +91,6 @@ def test_a_closed_gate_is_exit_code_1_and_one_json_document(root):
 
 
 @pytest.mark.long
-def test_a_window_without_files_says_so(root):
-    for path in (root / "logs").iterdir():
-        path.unlink()
-    done = gates(root)
-    assert done.returncode == 1
-    assert "no files for window" in done.stderr
-    assert "; the folder is empty. Nothing was sent" in done.stderr
-    assert "Traceback" not in done.stderr
-    (root / "logs").rmdir()
-    done = gates(root)
-    assert done.returncode == 1
-    assert "; there is no such folder. Nothing was sent" in done.stderr
-
-
-@pytest.mark.long
 def test_strict_makes_exit_code_3_of_a_warning(root):
     write_pipeline(root, {"check": "files", "min": 4, "severity": "warn"})
     assert (gates(root).returncode, gates(root, "--strict").returncode) == (0, 3)

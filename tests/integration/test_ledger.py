@@ -64,22 +64,6 @@ def settings_of(world):
 
 
 class TestSnapshot:
-    def test_only_what_is_new_is_read_from_the_topic(self, world):
-        ledger = ledger_of(world)
-        ledger._append(CHUNKS, (chunk(world, f"day/{n:04}") for n in range(5000)))
-        assert ledger.keep_snapshot() is not None
-        ledger._append(CHUNKS, [chunk(world, "day/0003", generation=7), chunk(world, "night/1")])
-
-        later = ledger_of(world)
-        assert later.snapshot().chunks_end == 5000
-        state = later.look(ask_state(["day/0003", "night/1", "day/none"]), 15)
-        assert {split.file.path for split in state.chunks.splits} == {"day/0003", "night/1"}
-        assert state.chunks_end == 5002
-        assert records_there(later.look(ask_state(), 15)) == records_there(
-            ledger_of(world, folder=False).look(ask_state(), 15)
-        )
-        assert later.keep_snapshot() is None, "a tail of two records is not worth a snapshot"
-
     def test_an_open_transaction_ends_the_snapshot_and_what_it_commits_later_is_read(self, world):
         ledger = ledger_of(world)
         settings = settings_of(world)
@@ -95,32 +79,6 @@ class TestSnapshot:
 
 
 class TestTakeover:
-    def test_lanes_of_any_earlier_run_are_fenced_before_the_ledger_is_read(self, world):
-        """Run 1 had 3 tasks x 2 lanes, the runs after it had other shapes; its widest lane wakes up
-        after the fourth announced itself."""
-        settings = settings_of(world)
-        ledger = ledger_of(world)
-        fence_earlier_runs(ledger, settings, Generation("run 1", 3, 2))
-        zombie = OpenLane(settings, transactional_id(world.name, "local", 2, 1), ledger.topic)
-        produce(zombie, ledger.topic, chunk(world, "zombie"))
-        committed = OpenLane(settings, transactional_id(world.name, "local", 1, 1), ledger.topic)
-        produce(committed, ledger.topic, chunk(world, "committed"))
-        committed.commit()
-
-        # Generations of other shapes; the zombie is still open until one of them fences it, so
-        # these only announce themselves.
-        for run, tasks, lanes in (("run 2", 1, 1), ("run 3", 1, 4)):
-            announce(ledger_of(world), Generation(run, tasks, lanes))
-        taken = take_over(
-            ledger_of(world), settings, Generation("run 4", 1, 1), ["zombie", "committed"]
-        )
-
-        assert {split.file.path for split in taken.chunks.splits} == {"committed"}
-        with pytest.raises(KafkaFault, match="FENCED"):
-            zombie.commit()
-        again = ledger_of(world).look(ask_state(), 15)
-        assert {split.file.path for split in again.chunks.splits} == {"committed"}
-
     def test_a_lane_is_fenced_once_for_good_under_every_name_of_the_cluster_and_also_from_a_snapshot(  # noqa: E501
         self, world, monkeypatch
     ):

@@ -238,23 +238,6 @@ def test_a_ledger_record_that_is_gone(shipped):
 
 
 @pytest.mark.long
-def test_a_ledger_record_without_data(shipped):
-    topic = shipped.world.topic()
-    key, value = shipped.chunk_records(topic)[0]
-    beyond = [*key[:-2], 1_000_000, topic]
-    shipped.write_ledger(
-        beyond, value | {"last": 1_000_050, "records": 50, "checksum": 7, "end": False}
-    )
-    found = shipped.open_checks()
-    assert "4,550 in the ledger, read anew (+50)" in found[f"sum_closes({topic})"]
-    assert (
-        "4,500 by the tasks' receipts and in the topic, read back" in found[f"read_back({topic})"]
-    )
-    assert f"checksum(file {key[3]} to {topic})" in found
-    assert "checksum(values)" in found
-
-
-@pytest.mark.long
 def test_a_chunk_that_is_in_the_topic_twice(shipped):
     topic = shipped.world.topic("-twice")
     _, value = shipped.chunk_records(topic)[0]

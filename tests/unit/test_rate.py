@@ -3,7 +3,7 @@
 import pytest
 
 from shipper.kafka.producer import Throttled
-from shipper.worker.rate import BURST_SECONDS, BrokerRate, RateLimit, SendSize
+from shipper.worker.rate import BrokerRate, RateLimit, SendSize
 
 
 class Time:
@@ -30,13 +30,6 @@ def transaction(rate, *sizes, most=15.0):
     return rate.transaction([SendSize(size, size) for size in sizes], most)
 
 
-def test_bytes_are_paid_for_before_they_are_sent(time):
-    pace = transaction(BrokerRate(RateLimit(lambda: 1000.0, time), time), 500, 2_000)
-    assert time.wait(pace.begin()) == pytest.approx(0.5)
-    assert time.wait(pace.send(0)) == 0
-    assert time.wait(pace.send(1)) == pytest.approx(2.0)
-
-
 def test_a_transaction_begins_when_those_under_way_leave_it_enough_of_its_timeout(time):
     rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
     first, second = transaction(rate, 8_000), transaction(rate, 8_000, 1_000)
@@ -61,31 +54,6 @@ def test_a_transaction_that_failed_gives_its_place_back(time):
     given_up.close()
     first.close()
     assert time.wait(second.begin()) == pytest.approx(14.0)
-
-
-def test_a_transaction_that_would_be_open_for_too_long_begins_later(time):
-    """It has 10 s of the cap, and may be open for 4 of them: the first six seconds' bytes go at
-    once when it begins."""
-    rate = BrokerRate(RateLimit(lambda: 100.0, time), time)
-    pace = transaction(rate, *[100] * 10, most=4.0)
-    assert time.wait(pace.begin()) == pytest.approx(6.0)
-    assert [time.wait(pace.send(n)) for n in range(10)] == pytest.approx([0] * 6 + [1] * 4)
-
-
-def test_a_pause_is_not_made_up_for_by_a_burst(time):
-    rate = BrokerRate(RateLimit(lambda: 1000.0, time), time)
-    time.wait(transaction(rate, 1).begin())
-    time.now += 60
-    assert time.wait(transaction(rate, 1000).begin()) == pytest.approx(1 - BURST_SECONDS)
-
-
-def test_what_was_sent_counts_and_not_what_was_guessed(time):
-    limit = RateLimit(lambda: 1000.0, time)
-    rate = BrokerRate(limit, time)
-    first = transaction(rate, 100)
-    time.wait(first.begin())
-    limit.correct(5_000)
-    assert time.wait(transaction(rate, 100).begin()) == pytest.approx(5.1)
 
 
 def test_a_changed_rate_holds_at_once(time):
