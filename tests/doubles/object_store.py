@@ -47,6 +47,8 @@ class S3Double:
         """Regular expression of `METHOD KEY` (of a listing: the prefix) → status and S3's code."""
         self.dies_at: tuple[str, int] | None = None
         """Key, and bytes of it: a GET that gets there ends, and the endpoint stops."""
+        self.slow_down_each = 0
+        """Of so many requests one is refused, as S3 does to whoever asks too much; 0: none."""
         self.asked: list[str] = []
         self._page, self._port = page, free_port()
         self._server: ThreadingHTTPServer | None = None
@@ -110,7 +112,9 @@ class S3Double:
         self.asked.append(asked)
         found = self.objects.get(bucket)
         refused = (answer for what, answer in self.refusals.items() if re.search(what, asked))
-        if (refusal := next(refused, None)) is not None:
+        if self.slow_down_each and len(self.asked) % self.slow_down_each == 0:
+            self._refuse(request, 503, "SlowDown")
+        elif (refusal := next(refused, None)) is not None:
             self._refuse(request, *refusal)
         elif found is None:
             self._refuse(request, 404, "NoSuchBucket")

@@ -3,12 +3,9 @@ and what may go wrong in between."""
 
 import gzip
 import hashlib
-import http.client
-import http.server
 import json
 import os
 import subprocess
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -202,84 +199,6 @@ def test_an_object_overwritten_after_the_plan_by_as_many_bytes_is_not_read(bucke
 
     assert bucket.world.run()["delivered"] == 100
     assert bucket.world.read() == lines_of(lines(100, "two"))
-
-
-class SlowDown:
-    """A proxy in front of a server that answers each ``every``th request with 503, and others with
-    a delay. (S3 says so to whoever asks too much.)"""
-
-    def __init__(self, server, every):
-        self.refused = self.asked = 0
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                outer.asked += 1
-                if outer.asked % every == 0:
-                    outer.refused += 1
-                    body = (
-                        b"<Error><Code>SlowDown</Code><Message>Please reduce your request "
-                        b"rate.</Message></Error>"
-                    )
-                    self._answer(503, {"Content-Type": "application/xml"}, body)
-                    return
-                time.sleep(0.05)
-                to = http.client.HTTPConnection("127.0.0.1", server.port or 0)
-                to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    to.putheader(
-                        name, value
-                    )  # the signature is over the name under which the proxy was asked
-                to.endheaders()
-                found = to.getresponse()
-                body = found.read()
-                self._answer(found.status, dict(found.getheaders()), body)
-                to.close()
-
-            do_HEAD = do_GET  # noqa: N815 - the server's name for it
-
-            def _answer(self, status, headers, body):
-                self.send_response_only(status)
-                headers = {
-                    name: value
-                    for name, value in headers.items()
-                    if name.lower() not in ("transfer-encoding", "connection")
-                }
-                for name, value in ({"Content-Length": str(len(body))} | headers).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            def log_message(self, format, *args):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.mark.long
-def test_a_server_that_says_slow_down_and_answers_slowly_is_asked_again(bucket):
-    for number in range(6):
-        bucket.put(f"{number}.log", lines(50, f"file{number}"))
-    with SlowDown(bucket.server, every=3) as proxy:
-        bucket.write_pipeline(s3={"endpoint": proxy.endpoint})
-        account = bucket.world.run()
-    assert proxy.refused > 3
-    assert account["delivered"] == 300
-    assert bucket.world.read() == lines_of(*(lines(50, f"file{number}") for number in range(6)))
 
 
 @pytest.mark.long

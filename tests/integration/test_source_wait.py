@@ -115,6 +115,18 @@ def test_what_s3_refuses_is_told_by_its_code(world, store):
     assert world.read() == lines_of(b"one\n", b"two\n")
 
 
+@pytest.mark.long
+def test_a_store_that_says_slow_down_is_asked_again(world, store):
+    contents = [numbered(f"file{n}", 50) for n in range(6)]
+    for n, content in enumerate(contents):
+        put(world, store, f"{n}.log", content)
+    write_pipeline(world, store)
+    store.slow_down_each = 3
+    assert world.run()["delivered"] == 300
+    assert len(store.asked) > 9
+    assert world.read() == lines_of(*contents)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """One of its own, since it is killed."""
