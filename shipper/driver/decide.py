@@ -632,8 +632,10 @@ def _matches(
     files: Iterable[SourceFile], originals: Originals, policy: Policy
 ) -> dict[FileId, Match]:
     """Give each original to one file that holds its content: to the one at its own path, else to
-    the nearest. Another one with that content is a copy, and is shipped."""
-    pairs = list[tuple[tuple[bool, bool, Distance], FileId, Match]]()
+    the nearest. Another one with that content is a copy, and is shipped. A longer file at its own
+    path that may begin like it by chance comes behind one that has its content and its time: that
+    was renamed, and the other one began anew."""
+    pairs = list[tuple[tuple[bool, bool, bool, Distance], FileId, Match]]()
     for file, _, _, _, beginnings in files if originals else ():
         sums = {one.sum: one for one in beginnings}
         for original in originals.get(file, ()):
@@ -645,7 +647,10 @@ def _matches(
                 not policy.appends or (elsewhere and not _proves(content, original.file, file))
             ):
                 continue
-            order = elsewhere, not beginning.whole, distance(original.file, file)
+            is_renamed = beginning.whole and file.modified_ms == original.file.modified_ms
+            by_chance = content.length < HEAD_BYTES and not is_renamed
+            away = distance(original.file, file)
+            order = by_chance, elsewhere, not beginning.whole, away
             pairs.append((order, file, Match(original, beginning)))
     found, given = dict[FileId, Match](), set[FileId]()
     for _, file, match in sorted(pairs, key=lambda pair: pair[:2]):

@@ -171,6 +171,26 @@ def test_a_header_says_nothing_of_a_longer_file_at_another_path():
     assert rule_of(later, chunks, like(short, content=header), {}) == "same"
 
 
+def test_a_header_that_was_renamed_and_begins_the_next_file_is_at_its_new_path():
+    """A log without rows is rotated: the next one has not grown out of it."""
+    header = ByteSum(20, 3, 4)
+    short = FileId("/logs/a.csv", 20, 5)
+    chunks = ledger(short, sum=str(header), head=SHORT)
+    following, rotated = FileId("/logs/a.csv", 900, 9), short._replace(path="/logs/a.csv.1")
+    looked = {
+        following: like(short, content=header, whole=False),
+        rotated: like(short, content=header),
+    }
+    for policy in ("fail", "continue"):
+        found = decided([following, rotated], chunks, looked, on_replaced=policy)
+        assert [one.rule for one in found.each] == ["new", "same"], policy
+    copy = rotated._replace(modified_ms=9)
+    found = decided(
+        [following, copy], chunks, {**looked, copy: looked[rotated]}, on_replaced="continue"
+    )
+    assert [one.rule for one in found.each] == ["grown", "new"], "a copy has a time of its own"
+
+
 def test_a_path_whose_file_is_elsewhere_by_now_takes_any_other():
     successor = FileId("/logs/app.log", 30, 9)
     both = {NEW: like(OLD), successor: OTHERWISE}
