@@ -626,7 +626,9 @@ class ClusterShip:
             f"Another pass over the files was needed for parked records of {named}.", code="parked"
         )
         taken = self._next_generation()
-        return self._scan(self._decide(taken), taken)
+        left = self._decide(taken)
+        self._identity.confirm()
+        return self._scan(left, taken)
 
     def _next_generation(self) -> Takeover:
         """Take over from our own scan: a task attempt of it that Spark took for dead must find

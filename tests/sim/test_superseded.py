@@ -4,6 +4,7 @@ from unittest.mock import patch
 
 from shipper import runtime
 from shipper.driver.ship import ClusterShip
+from shipper.ledger.log import CONTROL_NOW, ask_committed
 from shipper.report.results import ShipResult
 from tests.sim.course import course
 from tests.sim.ships import TOPICS, Run
@@ -34,3 +35,29 @@ def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(
     assert [one.status for one in found if one] == ["failed", "succeeded"]
     assert sum(one.delivered for one in found if one) == world.found().total() == 60
     assert (first.code, second.code) == (1, 0)
+
+
+@course()
+def test_a_second_pass_does_not_believe_a_ledger_that_was_made_anew_before_it(world):
+    """It would hold nothing, and everything would be sent again."""
+    (cluster,) = world.clusters.values()
+    world.write("app.log", 60)
+    for number in range(len(cluster.topics[TOPICS[1]].partitions)):
+        cluster.lose_leader(TOPICS[1], number, 10.0)
+    run, take_over, taken = Run("first"), ClusterShip._take_over, []
+
+    def taken_over(ship, *arguments):
+        if taken:
+            cluster.remake(ship._ledger.topic, 1.0)
+            runtime.sleep(5.0)
+            for question in 40 * [CONTROL_NOW, ask_committed(0)]:  # each writes a record
+                ship._ledger.of_generation(0).decide(question)
+        taken.append(ship)
+        return take_over(ship, *arguments)
+
+    with patch.object(ClusterShip, "_take_over", taken_over):
+        world._wait_for([world._begin(run)])
+    found = world._context(run).folder.find("ship.one", ShipResult)
+    assert found is not None
+    assert (found.status, found.code, len(taken)) == ("failed", "SHIP-503", 2)
+    assert max(world.found().values()) == 1
