@@ -274,22 +274,11 @@ CRONS = [f"{MINUTES[(n + m) % 6]} {hours} * * *" for n, hours in enumerate(HOURS
 BERLIN = "cron: '{cron}', timezone: Europe/Berlin"
 
 
-@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
-@pytest.mark.parametrize("night", ["2026-03-29", "2026-10-25"])
-def test_on_the_days_on_which_clocks_are_changed_no_hour_is_left_out_or_run_twice(
-    config, night, start
-):
-    before = dt.datetime.fromisoformat(f"{night}T00:00Z") - 10 * HOUR
-    due = runs_due(config, f"{{{BERLIN.format(cron='0 * * * *')}{start}}}", last_end=before)
-    assert due[:48] == [(before + n * HOUR, before + (n + 1) * HOUR) for n in range(48)]
-
-
-@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize(
     ("night", "hours"), [("2026-03-29", [24, 23, 24]), ("2026-10-25", [24, 25, 24])]
 )
 @pytest.mark.parametrize("at", [dt.time(0), dt.time(2, 30)])
-def test_a_day_is_as_long_as_it_is_there(config, night, hours, at, start):
+def test_a_day_is_as_long_as_it_is_there(config, night, hours, at):
     """Also where it begins at half past two, which is not there in spring and there twice in
     autumn."""
     zone = ZoneInfo("Europe/Berlin")
@@ -298,7 +287,7 @@ def test_a_day_is_as_long_as_it_is_there(config, night, hours, at, start):
     )
     due = runs_due(
         config,
-        f"{{{BERLIN.format(cron=f'{at.minute} {at.hour} * * *')}{start}}}",
+        f"{{{BERLIN.format(cron=f'{at.minute} {at.hour} * * *')}}}",
         last_end=day.astimezone(dt.UTC),
     )
     found = [(end - begin).total_seconds() / 3600 for begin, end in due[:4]]
@@ -309,13 +298,10 @@ def test_a_day_is_as_long_as_it_is_there(config, night, hours, at, start):
     assert at != dt.time(0) or found[:3] == hours
 
 
-@pytest.mark.parametrize("start", ["", ", start: 2026-01-01"])
 @pytest.mark.parametrize("cron", ["0 * * * *", "0 0 * * *", "30 2 * * *"])
-def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(
-    config, cron, start
-):
+def test_a_run_by_hand_ships_the_same_window_with_a_logical_date_and_without_one(config, cron):
     """Every half hour of both days on which clocks are changed, and of those around them."""
-    timetable = stored_dag(config, f"{{{BERLIN.format(cron=cron)}{start}}}").timetable
+    timetable = stored_dag(config, f"{{{BERLIN.format(cron=cron)}}}").timetable
     of = Schedule(cron=cron, timezone="Europe/Berlin")
     for night in ("2026-03-29", "2026-10-25"):
         for half_hours in range(120):
