@@ -192,7 +192,7 @@ def test_no_record_is_lost_or_doubled_by_kill_9_at_random_moments(tmp_path, kafk
     world = World(tmp_path, kafka.bootstrap)
     # So slow that a ship takes some ten seconds: without a limit, most kills would come when
     # everything is there.
-    small_steps(world, delivery={"rate_limit": "300kB/s"})
+    small_steps(world, delivery={"rate_limit": "40kB/s"})
     kills = Kills(world, random.Random(seed))
     try:
         kills.fire(wanted)
