@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 
 from shipper.report.results import GateResult
@@ -59,14 +60,13 @@ class Ship:
             os.killpg(self.process.pid, number)
 
     def members(self):
-        """The processes of the group: the Python driver, the JVM, and Spark's Python workers."""
+        """The Python driver, the JVM below it, and Spark's Python workers, whose daemon has a
+        process group of its own."""
         found = {"driver": [self.process.pid], "jvm": [], "worker": []}
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(entry.name)
-                if os.getpgid(pid) == self.process.pid and pid != self.process.pid:
-                    command = (entry / "cmdline").read_bytes()
-                    found["jvm" if b"java" in command.split(b"\0")[0] else "worker"].append(pid)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    found["jvm" if "java" in each.name() else "worker"].append(each.pid)
         return found
 
     def kill(self, kind, rng):
@@ -173,7 +173,9 @@ class Kills:
         else:  # a moment at which records flow, early enough to leave some for the kills to come
             enough = there + self.rng.uniform(0.1, 1.0) * (self.expected.total() - there) / left
             wait_until(lambda: self.world.ledger_count() >= enough or not ship.running)
-        kind = self.rng.choice(["driver", "jvm", "worker", "worker", "all"])
+        members = ship.members()
+        kinds = ("driver", "jvm", "worker", "worker", "all")
+        kind = self.rng.choice([one for one in kinds if members.get(one, True)])
         if ship.kill(kind, self.rng):
             self.fired.append(kind)
             self.counts.append(self.world.ledger_count())
