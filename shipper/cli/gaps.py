@@ -119,6 +119,12 @@ def gaps(
     """
     spec = load_pipeline(config, pipeline)
     if accept_window or reason:
+        if since or window or alert or metrics_file:
+            raise UsageError(
+                "--accept looks at no gaps, so it takes no --since, --window, --alert or "
+                "--metrics-file. Nothing was accepted. Run `shipper gaps` a second time for these.",
+                code="SHIP-102",
+            )
         _accept(config, spec, accept_window, reason, as_json=as_json)
         return
     if since and window:

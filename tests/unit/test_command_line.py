@@ -226,6 +226,23 @@ def test_a_storage_that_cannot_be_reached_ends_no_command_with_a_stack(
     assert command == "list" or "SHIP-005" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "more", ["--since 7d", "--window 2026-11-01", "--alert", "--metrics-file gaps.prom"]
+)
+def test_accepting_windows_does_not_pass_over_an_option_that_asks_for_gaps(
+    config, tmp_path, shipper, more
+):
+    (config / "pipelines" / "web.yaml").write_text(
+        "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
+        f"schedule: {{cron: '@daily', start: 2026-11-01}}\nruns_uri: {tmp_path / 'runs'}\n"
+    )
+    accept = ["gaps", "web", "--accept", "2026-11-01", "--reason", "r", "--config", str(config)]
+    done = shipper(*accept, *more.split())
+    assert (done.returncode, "SHIP-102" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "runs").exists()
+    assert shipper(*accept).returncode == 0
+
+
 def test_a_file_name_does_nothing_to_a_terminal(capsys):
     file = PlannedFile(path=HOSTILE, uri="file:/x", size_bytes=1, modified_ms=0, splits=1)
     show_plan(
