@@ -172,7 +172,7 @@ class Sizing:
         divided among all lanes, or among as many as it has batches for."""
         link, tasks = self.link, self.tasks
         unpacked = max(1 / LARGEST_BATCH, link.ratio * _RATIO_MARGIN)
-        fits = math.ceil(TopicLimit(link.limit_bytes).uncompressed_bytes * unpacked)
+        fits = max(1, int(TopicLimit(link.limit_bytes).uncompressed_bytes * unpacked))
         batch = self.batch_bytes or min(
             SHORT_BATCH_BYTES if link.is_short else LONG_BATCH_BYTES, fits, self.chunk_bytes or fits
         )

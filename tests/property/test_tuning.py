@@ -78,7 +78,7 @@ def test_a_small_window_is_divided_among_the_lanes_that_it_has_batches_for(
     """No lane sends one more transaction while others have none: as many rounds as full chunks
     would take are enough. And a window of a few lines opens no thirteen producers."""
     full, found = (tune(link, tasks, 80_000_000, bytes_to_send=each) for each in (0, bytes_to_send))
-    share = bytes_to_send / tasks
+    share = math.ceil(bytes_to_send / tasks)
     whole = not link.is_short and share <= 80_000_000
     largest = max(full.chunk_bytes, 80_000_000 // full.lanes) if whole else full.chunk_bytes
     assert found.batch_bytes == full.batch_bytes <= found.chunk_bytes <= largest
