@@ -11,6 +11,7 @@ PYTEST := $(RUN)/python -m pytest --durations=10
 # A worker for each of two cores: each has servers of its own. The tests of a file stay together.
 SIDE_BY_SIDE := -n $(or $(WORKERS),2) --dist loadfile
 CHAOS := $(RUN)/python -m tests.chaos.random_run
+LOG_DAY := $(RUN)/python -m tests.chaos.log_day
 LIVE := $(RUN)/python -m tests.dags.live_hour
 
 export GX_ANALYTICS_ENABLED := false
@@ -18,7 +19,7 @@ export GX_ANALYTICS_ENABLED := false
 export PYTHONDONTWRITEBYTECODE :=
 export AIRFLOW__CORE__LOAD_EXAMPLES := false
 
-.PHONY: help setup words demo sim power test lint docs format release unit dags servers long nightly scheduler chaos live faults chaos-short bench schema clean mutants mutants-short model model-short
+.PHONY: help setup words demo sim power test lint docs format release unit dags servers long nightly scheduler chaos log-day live faults chaos-short bench schema clean mutants mutants-short model model-short
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -76,7 +77,7 @@ long: setup  ## What `make test` leaves out, and CI runs once a day: the rest of
 	$(PYTEST) $(SIDE_BY_SIDE) --no-loadscope-reorder tests/integration tests/dags -m long
 	$(PYTEST) $(SIDE_BY_SIDE) tests/property --hypothesis-profile=long
 
-nightly: long faults chaos mutants power model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
+nightly: long faults chaos log-day mutants power model live scale  ## All that `make test` is too short for, some hours: every format with every codec on real servers, every fault, ten minutes of random ones
 
 scheduler: setup  ## A real Airflow scheduler
 	$(PYTEST) tests/dags/test_scheduler.py -m "not long"
@@ -90,6 +91,9 @@ power: setup  ## Remove each rule that the simulated world runs, and show that t
 chaos: setup  ## Random faults on three brokers for SECONDS (600) from SEED; with KILLS=40, as many kills of real Spark too
 	$(CHAOS) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 	$(if $(KILLS),SHIPPER_KILLS=$(KILLS) $(PYTEST) tests/integration/test_kill.py --timeout 7200)
+
+log-day: setup  ## A day of a real log directory (logrotate, late files, links, odd names, kills) from SEED, in STEPS (24) hours, on FS=file, hdfs or s3
+	$(LOG_DAY) $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) $(if $(FS),--fs $(FS))
 
 live: setup  ## A real Airflow, Spark and broker for MINUTES (60) from SEED, with outages, kills, clears and broken files; windows of EVERY (2) minutes
 	$(LIVE) --minutes $(or $(MINUTES),60) --every $(or $(EVERY),2) $(if $(SEED),--seed $(SEED))

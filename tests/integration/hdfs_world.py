@@ -81,6 +81,16 @@ class HdfsFiles:
     def set_modified(self, path: str, seconds: float):
         self._fs.setTimes(self._path(path), round(seconds * 1000), -1)
 
+    def allow(self, path: str, mode: int):
+        self._fs.setPermission(
+            self._path(path),
+            self._jvm.org.apache.hadoop.fs.permission.FsPermission(str(oct(mode)[2:])),
+        )
+
+    def rename(self, path: str, to: str):
+        self._fs.mkdirs(self._path(to).getParent())
+        assert self._fs.rename(self._path(path), self._path(to)), f"{path} was not renamed to {to}"
+
     def delete(self, path: str):
         self._fs.delete(self._path(path), True)
 
