@@ -162,7 +162,7 @@ def test_term_stops_a_run_and_an_orphan_stops_by_itself(world):
 _TASK = """
 import sys
 from pathlib import Path
-from shipper.config import load_pipeline
+from shipper.config.load import load_pipeline
 from shipper.runner import Job
 from shipper.windows.window import parse_window
 from shipper_airflow.dags.step import Child
