@@ -10,13 +10,18 @@ from tests.sim.course import course
 from tests.sim.ships import TOPICS, Run
 
 
-@course()
-def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(world):
-    """What the other run sent meanwhile would be in no account."""
+def _cluster_that_takes_two_passes(world):
     (cluster,) = world.clusters.values()
     world.write("app.log", 60)
     for number in range(len(cluster.topics[TOPICS[1]].partitions)):
         cluster.lose_leader(TOPICS[1], number, 10.0)
+    return cluster
+
+
+@course()
+def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(world):
+    """What the other run sent meanwhile would be in no account."""
+    _cluster_that_takes_two_passes(world)
     first, second = Run("first"), Run("second")
     next_scan = ClusterShip._next_scan
 
@@ -40,10 +45,7 @@ def test_a_ship_that_was_taken_over_between_two_passes_does_not_take_over_again(
 @course()
 def test_a_second_pass_does_not_believe_a_ledger_that_was_made_anew_before_it(world):
     """It would hold nothing, and everything would be sent again."""
-    (cluster,) = world.clusters.values()
-    world.write("app.log", 60)
-    for number in range(len(cluster.topics[TOPICS[1]].partitions)):
-        cluster.lose_leader(TOPICS[1], number, 10.0)
+    cluster = _cluster_that_takes_two_passes(world)
     run, take_over, taken = Run("first"), ClusterShip._take_over, []
 
     def taken_over(ship, *arguments):
