@@ -141,9 +141,7 @@ class LedgerQuestion(Generic[T]):
 
 
 #: Who holds the lease, and which generation and attempts may ship.
-CONTROL_NOW = LedgerQuestion(
-    (CONTROL,), lambda ledger, wait_seconds: ledger._control_now(decides=wait_seconds is not None)
-)
+CONTROL_NOW = LedgerQuestion((CONTROL,), lambda ledger, _: ledger._control_now())
 
 
 def ask_committed(start: int) -> LedgerQuestion[list[Entry]]:
@@ -187,7 +185,7 @@ class LedgerLog:
         cluster: Cluster,
         pipeline: str,
         folder: LedgerFolder | None = None,
-        generation: int | None = None,
+        generation: int = 0,
         patience: Patience | None = None,
     ) -> None:
         """Make the log. ``generation``: the one that asks; the control partition is then read from
@@ -247,7 +245,9 @@ class LedgerLog:
         return other
 
     def of_generation(self, generation: int) -> LedgerLog:
-        """Return the same ledger, as the run asks it that took over with this generation."""
+        """Return the same ledger for a question of the run that took over with this generation:
+        nothing is known of it yet, and its control partition is read from the run's own record on.
+        A topic that was made anew meanwhile does not hold that."""
         other = LedgerLog(
             self._client, self.cluster, self.pipeline, None, generation, self._patience
         )
@@ -459,18 +459,17 @@ class LedgerLog:
         Optional; never raises."""
         self._client.connect(self.topic, partitions, writes=writes)
 
-    def _control_now(self, *, decides: bool = False) -> Control:
+    def _control_now(self) -> Control:
         """Return the control partition to its end. Nothing in it is transactional, so this never
         waits for anybody.
 
-        Asked again, it reads what is new. But what a generation ``decides`` is read from its own
-        record on: a topic that was made anew meanwhile does not hold that. Safe to call from
-        several threads; each gets a copy of its own.
+        Asked again, it reads what is new. Safe to call from several threads; each gets a copy of
+        its own.
         """
         with self._control_lock:
-            if self._control is None or (decides and self._generation is not None):
+            if self._control is None:
                 self._control, _, self._control_end = self._from_snapshot(
-                    lambda stored: self._control_behind(stored, self._generation or 0)
+                    lambda stored: self._control_behind(stored, self._generation)
                 )
             else:
                 records = self._read_control(self._control_end)

@@ -58,10 +58,8 @@ def right_of(ledger: LedgerLog, generation: int) -> RightToShip[Control]:
     """Return the right to ship of a run without tasks: it may go on until a later run has announced
     itself."""
 
-    own = ledger.of_generation(generation)
-
     def read() -> Decided[Control]:
-        found = own.decide(CONTROL_NOW)
+        found = ledger.of_generation(generation).decide(CONTROL_NOW)
         if found.answer.generation != generation:
             raise Superseded(
                 f"a later run of pipeline {ledger.pipeline} took over. This run sends nothing "

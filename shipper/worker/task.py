@@ -192,7 +192,7 @@ class TaskAttempt:
         """Return the task's attempts so far. Raises Superseded if a later run, or a later attempt
         of this task, has announced itself, or if the ledger does not have this run any more."""
         order = self._order
-        found = self.ledger.decide(CONTROL_NOW)
+        found = self.ledger.of_generation(order.generation).decide(CONTROL_NOW)
         control = found.answer
         by = control.generations.get(control.generation)
         if by is None:

@@ -152,26 +152,26 @@ MUTANTS = (
         "right-of-an-archive-is-looked-at",
         _BARRIER,
         "shipper/ledger/writing.py",
-        "        found = own.decide(CONTROL_NOW)\n        if found.answer.generation != "
-        "generation:",
-        "        found: Decided[Control] = Decided(own.look(CONTROL_NOW))\n        if "
-        "found.answer.generation != generation:",
+        "        found = ledger.of_generation(generation).decide(CONTROL_NOW)\n",
+        "        own = ledger.of_generation(generation)\n"
+        "        found: Decided[Control] = Decided(own.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_an_archive_or_repair_that_was_taken_over_hears_of_it",
     ),
     Mutant(
         "right-of-a-task-is-looked-at",
         _BARRIER,
         "shipper/worker/task.py",
-        "        found = self.ledger.decide(CONTROL_NOW)\n",
-        "        found: Decided[object] = Decided(self.ledger.look(CONTROL_NOW))\n",
+        "        found = self.ledger.of_generation(order.generation).decide(CONTROL_NOW)\n",
+        "        own = self.ledger.of_generation(order.generation)\n"
+        "        found: Decided[object] = Decided(own.look(CONTROL_NOW))\n",
         "tests/unit/test_deciding_read.py::test_a_run_that_was_taken_over_hears_of_it",
     ),
     Mutant(
         "right-read-from-another-ledger",
         _OWN_RECORD,
-        "shipper/ledger/log.py",
-        "            if self._control is None or (decides and self._generation is not None):\n",
-        "            if self._control is None:\n",
+        "shipper/worker/task.py",
+        "        found = self.ledger.of_generation(order.generation).decide(CONTROL_NOW)\n",
+        "        found = self.ledger.decide(CONTROL_NOW)\n",
         "tests/unit/test_deciding_read.py::test_a_ledger_that_was_made_anew_gives_no_right_to_those_who_read_the_one_before",
     ),
     Mutant(
