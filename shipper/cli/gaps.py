@@ -31,8 +31,7 @@ from shipper.report.incomplete import (
     by_schedule,
     find_gaps,
     merged,
-    read_beginnings,
-    read_last_run,
+    read_schedule,
     stands_still,
     standstill_in_words,
 )
@@ -206,7 +205,7 @@ def _look(config: Path, spec: Pipeline, since: str | None, window: str | None) -
     records = read_records(runs_uri, spec.key, windows[0].start if windows else until)
     problems: list[str] = []
     found = find_gaps(windows, records, first, _ledgers(config, spec.name, problems))
-    last = read_last_run(runs_uri, spec.key)
+    last = read_schedule(runs_uri, spec.key).last_run
     stands = stands_still(
         schedule,
         spec.source.settle_seconds,
@@ -285,7 +284,7 @@ def _since(spec: Pipeline, runs_uri: str, asked: str | None) -> dict[str, dt.dat
     if asked is not None:
         return dict.fromkeys(spec.clusters, moment_or_age(asked, "--since"))
     schedule = _schedule(spec)
-    began = by_schedule(read_beginnings(runs_uri, spec.key), schedule)
+    began = by_schedule(read_schedule(runs_uri, spec.key).first_window, schedule)
     start = schedule.start
     found = {
         name: at for name in spec.clusters if (at := began.get(name, start if not began else None))

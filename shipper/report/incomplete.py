@@ -15,26 +15,31 @@ asks for them: a new pipeline, or a new cluster of an old one, must not begin wi
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import errno
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel
 
+from shipper import runtime
 from shipper.config.pipeline import Pipeline
 from shipper.config.schedule import Schedule
 from shipper.ledger.inventory import Inventory
 from shipper.report.results import Gap, LeftFile
-from shipper.report.run_folder import find_kept
+from shipper.report.run_folder import find_kept, names_in
 from shipper.report.window_records import WindowRecord, read_records, recorded_since
 from shipper.report.window_state import MISSING, WindowState, contains, window_state
 from shipper.types import FileId
-from shipper.whole_files import write_whole
+from shipper.whole_files import file_system, remove, write_whole
 from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_window
 
 #: How far back a run's report looks, so that it costs the same in every year. `shipper gaps` looks
 #: at everything.
 _REPORT_DAYS, REPORT_WINDOWS = 7, 200
+_MOST_LISTINGS = 10
 
 
 class LastRun(BaseModel):
@@ -51,42 +56,63 @@ class LastRun(BaseModel):
         return Window(self.window_start, self.window_end)
 
 
-class _ScheduleFile(BaseModel):
-    """Content of `{runs_uri}/{pipeline}/schedule.json`. Each run of the schedule writes it again,
-    so that a bucket's rule that deletes old objects never removes it. If the file is lost, the
-    schedule begins again with the next run."""
+class KnownSchedule(BaseModel):
+    """What the runs of a pipeline's schedule knew of it.
+
+    Each of them writes all that is known to a file of its own in `{runs_uri}/{pipeline}/schedule/`,
+    and then removes those that it has read. So there is one at any moment, none is ever written
+    over, and none becomes so old that a bucket's rule deletes it. If all are lost, the schedule
+    begins again with the next run.
+    """
 
     version: int = 1
-    first_window: dict[str, dt.datetime]
-    """Cluster → begin of the first window that the schedule had for it, UTC."""
+    first_window: dict[str, dt.datetime] = {}
+    """Cluster → begin of the first window that the schedule had for it, UTC. Empty if no run of the
+    schedule has been."""
     last_run: LastRun | None = None
 
-
-def read_beginnings(runs_uri: str, pipeline: str) -> dict[str, dt.datetime]:
-    """Read cluster → begin of the first window of the schedule. Empty if no run of the schedule has
-    been. Raises StepResultError, OSError."""
-    found = _read(runs_uri, pipeline)
-    return found.first_window if found else {}
-
-
-def read_last_run(runs_uri: str, pipeline: str) -> LastRun | None:
-    """Read which run of the schedule began last. Raises StepResultError, OSError."""
-    found = _read(runs_uri, pipeline)
-    return found.last_run if found else None
+    def merged(self, other: KnownSchedule) -> KnownSchedule:
+        firsts, runs = dict(self.first_window), [self.last_run, other.last_run]
+        for cluster, at in other.first_window.items():
+            firsts[cluster] = min(at, firsts.get(cluster, at))
+        known = sorted(filter(None, runs), key=lambda run: run.began)
+        since = min((run.schedule_since for run in known), default=None)
+        last = known[-1].model_copy(update={"schedule_since": since}) if known else None
+        return KnownSchedule(first_window=firsts, last_run=last)
 
 
-def _read(runs_uri: str, pipeline: str) -> _ScheduleFile | None:
+def read_schedule(runs_uri: str, pipeline: str) -> KnownSchedule:
+    """Read what is known of the schedule. Raises StepResultError, OSError."""
+    return _merged(_files(runs_uri, pipeline).values())
+
+
+def _merged(files: Iterable[KnownSchedule]) -> KnownSchedule:
+    return functools.reduce(KnownSchedule.merged, files, KnownSchedule())
+
+
+def _files(runs_uri: str, pipeline: str) -> dict[str, KnownSchedule]:
+    """Return what each file holds, by URL. If one has been removed since they were listed, another
+    run has written all that it held to a newer one."""
     about = (
         f"This file holds the start of the schedule of pipeline {pipeline}. Restore the file from "
-        "a backup. Or delete it: the next scheduled run then counts as the first one, and looks "
-        "at nothing before its window."
+        "a backup. Or delete it: without any, the next scheduled run counts as the first one, and "
+        "looks at nothing before its window."
     )
-    return find_kept(_uri(runs_uri, pipeline), _ScheduleFile, about)
+    folder = _folder(runs_uri, pipeline)
+    fs, path = file_system(folder)
+    for _ in range(_MOST_LISTINGS):
+        fs.invalidate_cache()
+        urls = [f"{folder}/{name}" for name in names_in(fs, path) if name.endswith(".json")]
+        found = {url: find_kept(url, KnownSchedule, about) for url in [*urls, f"{folder}.json"]}
+        known = {url: file for url, file in found.items() if file}
+        if known.keys() >= {*urls}:
+            return known  # with the one file that earlier releases wrote
+    raise OSError(errno.EAGAIN, "files vanish whenever they are read", path)
 
 
 def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
     """Return the same for the present clusters of the pipeline, by its present schedule."""
-    known = read_beginnings(runs_uri, pipeline.key)
+    known = read_schedule(runs_uri, pipeline.key).first_window
     known = {name: at for name, at in known.items() if name in pipeline.clusters}
     return by_schedule(known, pipeline.schedule) if pipeline.schedule else known
 
@@ -112,28 +138,29 @@ def beginnings(
     *,
     began: dt.datetime | None,
 ) -> dict[str, dt.datetime]:
-    """Return what ``read_beginnings`` returns, with what a run over ``window`` adds: a cluster that
-    no run had before begins there; and the first run of all, at `schedule.start` if there is one.
-    ``began``: when this run of the schedule did; writes both. None: writes nothing."""
-    file = _read(runs_uri, pipeline)
-    kept = file.first_window if file else {}
+    """Return cluster → begin of its first window, with what a run over ``window`` adds: a cluster
+    that no run had before begins there; and the first run of all, at `schedule.start` if there is
+    one. ``began``: when this run of the schedule did; writes it down. None: writes nothing."""
+    files = _files(runs_uri, pipeline)
+    known = _merged(files.values())
+    kept = known.first_window
     first = min(schedule_start, window.start) if schedule_start and not kept else window.start
     found = {cluster: kept.get(cluster, first) for cluster in clusters}
     if began:
-        since = file.last_run.schedule_since if file and file.last_run else began
-        last = LastRun(
-            schedule_since=since, window_start=window.start, window_end=window.end, began=began
+        mine = LastRun(
+            schedule_since=began, window_start=window.start, window_end=window.end, began=began
         )
-        write_whole(
-            _uri(runs_uri, pipeline),
-            _ScheduleFile(first_window=kept | found, last_run=last).model_dump_json(indent=1)
-            + "\n",
-        )
+        now = known.merged(KnownSchedule(first_window=kept | found, last_run=mine))
+        name = f"{began:%Y%m%dT%H%M%SZ}-{runtime.token_hex(4)}.json"
+        write_whole(f"{_folder(runs_uri, pipeline)}/{name}", now.model_dump_json(indent=1) + "\n")
+        for url in files:
+            with contextlib.suppress(OSError):
+                remove(url)
     return found
 
 
-def _uri(runs_uri: str, pipeline: str) -> str:
-    return f"{runs_uri.rstrip('/')}/{pipeline}/schedule.json"
+def _folder(runs_uri: str, pipeline: str) -> str:
+    return f"{runs_uri.rstrip('/')}/{pipeline}/schedule"
 
 
 def _window_complete(ledger: Inventory, window: Window) -> bool:

@@ -16,7 +16,7 @@ from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original, resolve_uri
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.horizon import horizon
-from shipper.report.incomplete import by_schedule, read_beginnings, read_last_run
+from shipper.report.incomplete import by_schedule, read_schedule
 from shipper.report.run_folder import names_in
 from shipper.report.window_records import read_files, record_files
 from shipper.shipments.index import Index, Known, unusable
@@ -98,7 +98,8 @@ def _known(
     """Yield what the page needs of the pipeline, and of its replays."""
     schedule, runs_uri = pipeline.schedule, resolve_uri(config_dir, pipeline.runs_uri)
     try:
-        began, last = read_beginnings(runs_uri, pipeline.key), read_last_run(runs_uri, pipeline.key)
+        ran = read_schedule(runs_uri, pipeline.key)
+        began, last = ran.first_window, ran.last_run
         names = names_in(*file_system(runs_uri))
     except (OSError, ValueError, ShipperError) as error:
         done.problems.append(f"{pipeline.name}: {runs_uri} cannot be read ({error})")

@@ -284,11 +284,12 @@ def run_is_late(*, config_dir: str, pipeline: str, context: Mapping[str, Any]) -
 
 def _standstill(pipeline: Pipeline, config_dir: Path) -> str | None:
     """Return the sentence for a schedule that stands still, as behind a run that hangs."""
-    from shipper.report.incomplete import read_last_run, stands_still, standstill_in_words
+    from shipper.report.incomplete import read_schedule, stands_still, standstill_in_words
 
     with _unless("when the schedule's last run began cannot be read"):
         runs_uri = resolve_uri(config_dir, pipeline.runs_uri)
-        last, settle = read_last_run(runs_uri, pipeline.key), pipeline.source.settle_seconds
+        last = read_schedule(runs_uri, pipeline.key).last_run
+        settle = pipeline.source.settle_seconds
         stands = pipeline.schedule and stands_still(
             pipeline.schedule, settle, last, lambda window: False, _now()
         )
@@ -418,7 +419,7 @@ def _look_back(
 ) -> None:
     """Look back once a run has ended: tell which windows of the schedule are late, the run's own
     and those before it."""
-    from shipper.report.incomplete import read_last_run
+    from shipper.report.incomplete import read_schedule
     from shipper.report.late import delivered_late, overdue, window_before, windows_of
 
     pipeline, now = ended.pipeline, _now()
@@ -434,7 +435,7 @@ def _look_back(
         forget(runs_uri, pipeline, in_words(own.start, own.end))
     if not any("late" in entry.on for entry in pipeline.notify):
         return
-    last = read_last_run(runs_uri, pipeline.key)
+    last = read_schedule(runs_uri, pipeline.key).last_run
     since = last.schedule_since if last else None
     is_new = request_of(run).scheduled and own not in known and not failed
     # Of the windows that are made up for after an outage, only the first one gets a notice.

@@ -32,7 +32,7 @@ from shipper.ledger.inventory import Entries, Inventory
 from shipper.ledger.records import Alias, ChunkKey, ChunkValue, Entry
 from shipper.ledger.sums import ByteSum
 from shipper.report.coverage import coverage
-from shipper.report.incomplete import find_gaps, read_beginnings
+from shipper.report.incomplete import find_gaps, read_schedule
 from shipper.report.plan_result import Beginning, PlanResult
 from shipper.report.results import DeliveryGateResult, GateResult, ShipResult
 from shipper.report.run_folder import RunFolder
@@ -388,9 +388,9 @@ class History:
             schedule={"cron": "0 * * * *", "start": DAY.isoformat()},
             limits={"max_files": max_files},
         )
-        (root / "web").mkdir()
+        (root / "web" / "schedule").mkdir(parents=True)
         first = {cluster: hour(tick).start.isoformat() for cluster, tick in SINCE.items()}
-        (root / "web" / "schedule.json").write_text(json.dumps({"first_window": first}))
+        (root / "web" / "schedule" / "1.json").write_text(json.dumps({"first_window": first}))
 
     def run(self, own, scheduled, clusters, gate, endings):
         """``gate``: opens, closes, or never fires, since the run is killed before it has a plan."""
@@ -617,7 +617,7 @@ class History:
         """Hold what `gaps` finds, with the ledgers and without, against the truth."""
         runs, began = (
             read_records(str(self.root), "web", DAY, DAY + 99 * HOUR),
-            read_beginnings(str(self.root), "web"),
+            read_schedule(str(self.root), "web").first_window,
         )
         for cluster, ledger in self.place.ledgers.items():
             for held in (self.held(ledger), None):

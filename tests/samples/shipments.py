@@ -85,7 +85,7 @@ class World:
         self, name: str = "web", clusters: tuple[str, ...] = ("near", "far"), hour: float = 0
     ):
         """As the first run of the schedule leaves it."""
-        file = self.runs / name / "schedule.json"
+        file = self.runs / name / "schedule" / "1.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         first = ", ".join(f'"{cluster}": "{at(hour).isoformat()}"' for cluster in clusters)
         file.write_text(f'{{"version": 1, "first_window": {{{first}}}}}')

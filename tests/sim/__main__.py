@@ -71,6 +71,7 @@ KINDS: dict[str, Callable[[World], None]] = {
     "copies": _habits(replace(_RENAMES, copies=True)),
     "zombies": _habits(replace(_RENAMES, zombies=True)),
     "listing": _habits(replace(_RENAMES, while_listed=True)),
+    "stores": partial(schedule.play, habits=ships.Habits(stores=True, grows=True)),
     "named": partial(schedule.play, habits=ships.Habits(names=True)),
     "changes": _change,
     "changed-schedule": _change_schedule,

@@ -20,7 +20,7 @@ from shipper.ledger.inventory import Inventory
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
-from shipper.report.incomplete import beginnings_of, find_gaps, read_beginnings
+from shipper.report.incomplete import beginnings_of, find_gaps, read_schedule
 from shipper.report.results import RunReport
 from shipper.report.window_records import read_records
 from shipper.windows.ticks import Ticks
@@ -54,6 +54,7 @@ class ScheduleHistory(ships.History):
         self._set_up()
         chance = self.world.random
         begun = []
+        fails, self.world.store_fails = self.world.store_fails, 0.0
         for tick in range(self._ticks):
             for _ in range(chance.randint(0, 3)):
                 runtime.sleep(chance.random() * 90)
@@ -65,6 +66,7 @@ class ScheduleHistory(ships.History):
                     self._wait_for(begun)
                 if not begun[-1][1].dead:
                     break
+            self.world.store_fails = fails  # the first run says since when there is a schedule
             begun += self._by_hand(tick)
             if self.habits.names:
                 self._wait_for(begun)
@@ -168,8 +170,8 @@ class ScheduleHistory(ships.History):
                         opened.log, opened.pipeline, _tick(tick).start,
                         f"archive-{next(self._ids)}", tell,
                     )  # fmt: skip
-            except ShipperError as error:
-                self.world.tell(f"archive: {error.message}")
+            except (ShipperError, OSError) as error:
+                self.world.tell(f"archive: {error}")
 
         run = Run("archive", risks=(0.9, 0.0), words=("told", "told", "archive", "commit"))
         self._may_hurt(run, process)
@@ -218,7 +220,7 @@ class ScheduleHistory(ships.History):
 
     def _refuse_silence(self):
         """Raise Wrong if a file is missing, and no gap is named in its window."""
-        began = read_beginnings(_RUNS_URI, "sim")
+        began = read_schedule(_RUNS_URI, "sim").first_window
         gaps = {(gap.cluster, gap.window) for gap in self._gaps()}
         for called, cluster in self.clusters.items():
             name = self._config.cluster_name(called)
@@ -243,9 +245,11 @@ class ScheduleHistory(ships.History):
 
     def _run(self, run):
         super()._run(run)
-        report = self._context(run).folder.find("report", RunReport)
+        report = self._kept(run, "report", RunReport)
         if report is None or run.ended is False or not self._reports:
             return
+        if self.habits.stores and run.code:
+            return  # what was written of the report may be an earlier attempt's
         if (report.status == "succeeded") != (run.code == 0):
             raise Wrong(f"{run.name} ended with {run.code}, and its report says {report.status}")
         for name, until in report.fresh_until.items():
@@ -272,12 +276,13 @@ class ArchiveHistory(ScheduleHistory):
         self.source.files.clear()
         self.source.written.clear()
         chance, begun = self.world.random, []
+        fails, self.world.store_fails = self.world.store_fails, 0.0
         self._hurts = False
         for tick in range(2):
             self._write(f"{ships.ROOT}w{tick}.log")
             self._sleep_until((tick + 1) * _TICK_SECONDS + 1)
             self._wait_for([self._begin(self._run_of(_tick(tick), scheduled=True))])
-        self._hurts = True
+        self._hurts, self.world.store_fails = True, fails
         tick = chance.randint(0, 1)
         for what in ("archive", "reship", "archive", "reship", "archive"):
             if chance.random() < 0.2:

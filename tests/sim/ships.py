@@ -6,6 +6,7 @@ hold each line once.
 """
 
 import datetime as dt
+import errno
 import functools
 import itertools
 from collections import Counter
@@ -23,6 +24,7 @@ from shipper.driver import plan as plan_step
 from shipper.driver import run as run_module
 from shipper.driver import ship as ship_step
 from shipper.driver.context import RunContext
+from shipper.errors import ShipperError
 from shipper.ledger import codec
 from shipper.ledger.codec import decode_sound
 from shipper.ledger.fold import Chunks, Invalidated, covered
@@ -46,7 +48,9 @@ from tests.sim.world import FAULTS, Fiber, Process, World
 START = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 _HOUR = Window(START, START + dt.timedelta(hours=1))
 _MOST_SECONDS = 8_000.0
-_PIPE, _READ = MemoryFileSystem.pipe_file, codec._Kind.read
+_READ = codec._Kind.read
+#: Requests of a storage. A file is moved by a copy and a removal, and either may fail.
+_STORED = ("cat_file", "cp_file", "exists", "info", "ls", "pipe_file", "rm", "rm_file")
 #: Number of a run → chance that its driver, or a task, is struck at a point of the protocol. The
 #: first run stops, the next one dies while it takes over, and another one takes over from both.
 _RISKS = ((0.3, 0.8), (0.6, 0.3), (0.1, 0.1))
@@ -138,6 +142,8 @@ class Habits:
     were shipped are removed."""
     changes: bool = False
     """True if the pipeline is changed between runs."""
+    stores: bool = False
+    """True if the storage of results and snapshots fails now and then, and loses what it may."""
 
 
 class History:
@@ -325,8 +331,17 @@ class History:
             network.latency = 0.002
             for cluster in self.clusters.values():
                 cluster.marker_seconds = 0.0
+        if self.habits.stores:
+            self.world.store_fails = chance.choice((0.003, 0.02, 0.1))
         for number in range(chance.randint(1, 3)):
             self._write(f"{ROOT}f{number}.log")
+
+    def _lose_stored(self, what):
+        """Lose a snapshot of the ledger, or the results of runs: what may be removed."""
+        store = MemoryFileSystem.store
+        for path in [path for path in store if path.startswith(f"/runs/sim/{what}")]:
+            del store[path]
+        self.world.tell(f"the storage loses {what}")
 
     def _change_topic(self, cluster, name):
         """Change a topic, or who may write to it, or how fast."""
@@ -366,6 +381,7 @@ class History:
     def _heal(self):
         """End all faults."""
         self._hurts = self.source.breaks = False
+        self.world.store_fails = 0.0
         network = clients.Network
         network.lost_requests = network.lost_answers = network.moved_coordinators = 0.0
         network.latency = 0.002
@@ -499,6 +515,10 @@ class History:
         if self.habits.objects and chance.random() < 0.7:
             self.source.overwrite(chance.choice(sorted(self.source.files)))
         are_over = all(run.machine[0].dead for run in self.runs)
+        if self.habits.stores and chance.random() < 0.5:
+            self._lose_stored(
+                "2026" if are_over and chance.random() < 0.5 else "ledger.one/snapshot/"
+            )
         if self.habits.moves and chance.random() < 0.5 and (are_over or not self._has_copies):
             self.source.move(f"file:///moved{next(self._numbers)}/")
             if are_over and chance.random() < 0.7:
@@ -547,7 +567,9 @@ class History:
     def _run(self, run):
         there = set(self.source.files)
         try:
-            run.code = self._run_apart(run) if self._is_apart else self._run_once(run)
+            run.code = (
+                self._run_apart(run) if self._is_apart else self._run_steps(run, self._steps(run))
+            )
             run.ended = True
         except Exception as error:
             if not self.world.over:
@@ -559,14 +581,20 @@ class History:
             self._refuse_untrue_figures(run)
             self._delivered |= there & set(self.source.files)
             for name in run.config.shipped_to(self.names):
-                self._results.append((run, name, self._result(run, name).started_at))
+                if ship := self._result(run, name):
+                    self._results.append((run, name, ship.started_at))
 
     @property
     def _is_apart(self):
         return self.habits.rotates and self._hurts
 
-    def _run_once(self, run):
-        return run_module.run_steps(self._context(run), self._steps(run))
+    def _run_steps(self, run, steps):
+        """Run steps in a process, and return its exit code."""
+        try:
+            return run_module.run_steps(self._context(run), steps)
+        except ShipperError as error:  # of the storage
+            _tell(error)
+            return error.exit_code
 
     def _run_apart(self, run):
         """Run each step by itself, as Airflow does: with time before it, and once more if it
@@ -582,7 +610,7 @@ class History:
             if self.habits.changes and chance.random() < 0.1:  # each step reads the files anew
                 run.config = self._changed().with_clusters_of(run.config)
             for _ in range(3):
-                code = run_module.run_steps(self._context(run), [step])
+                code = self._run_steps(run, [step])
                 self._note_possible(run)
                 if not code:
                     break
@@ -596,10 +624,8 @@ class History:
         """Note how many records the ships of a run say that they may have doubled."""
         if not self.habits.changes:
             return
-        folder = self._context(run).folder
         for name in self.names:
-            step = f"ship.{run.config.cluster_name(name)}"
-            if found := folder.find(step, ShipResult):
+            if found := self._result(run, name):
                 key = run.name, name, found.started_at
                 self._possible[key] = found.possible_duplicates
 
@@ -642,7 +668,7 @@ class History:
         the last run left it out with a warning, and one that repeats the whole content of another
         one that is gone. No file may be doubled."""
         for run, name, began in self._results:
-            if self._result(run, name).started_at < began:
+            if (ship := self._result(run, name)) and ship.started_at < began:
                 raise Wrong(f"{name}: an earlier attempt's result took the place of {run.name}'s")
         wanted = Counter(self.source.truth())
         named = self._left_out()
@@ -673,9 +699,15 @@ class History:
 
     def _result(self, run, name):
         step = f"ship.{run.config.cluster_name(name)}"
-        found = self._context(run).folder.find(step, ShipResult)
-        assert found is not None
-        return found
+        return self._kept(run, step, ShipResult)
+
+    def _kept(self, run, step, kind):
+        """Return a step's result, whatever the storage does; None if there is none."""
+        fails, self.world.store_fails = self.world.store_fails, 0.0
+        try:
+            return self._context(run).folder.find(step, kind)
+        finally:
+            self.world.store_fails = fails
 
     def _found(self, name):
         return Counter(line for topic in TOPICS for line in self.clusters[name].values(topic))
@@ -724,8 +756,8 @@ class History:
             if cluster_of(name).ledger_topic("sim") not in self.clusters[name].topics:
                 continue
             ship = self._result(run, name)
-            if ship.status == "failed":  # another attempt began later, and its result counts
-                continue
+            if ship is None or ship.status == "failed":
+                continue  # it is lost, or another attempt began later, and its result counts
             sent = Counter[str]()
             for _, of, chunk in self._chunks(name):
                 if chunk.generation in ship.generations:
@@ -835,10 +867,25 @@ def _tell(text):
         World.current.tell(f"says: {text}")
 
 
-def _piped(self, *given, **more):
-    _PIPE(self, *given, **more)
-    if not World.current.over:
-        World.current.pass_point("store")
+def _stored(name):
+    """Return a storage's method that passes a point of the world, and may fail there: the request
+    is lost, or its answer."""
+    method = getattr(MemoryFileSystem, name)
+
+    @functools.wraps(method)
+    def ask(*given, **more):
+        world = World.current
+        if world.over or world.process.name == "world":
+            return method(*given, **more)
+        if name == "pipe_file":
+            world.pass_point("store")
+        if world.chance(world.store_fails):
+            if world.chance(0.5):
+                method(*given, **more)
+            raise OSError(errno.EIO, f"the storage fails: {name} {given[-1]}")
+        return method(*given, **more)
+
+    return ask
 
 
 @functools.lru_cache(4096)
@@ -859,8 +906,8 @@ def play_history(world: World, history: Callable[[], History]):
     window_records._file.cache_clear()
     places = [
         *clients.places(),
+        *((MemoryFileSystem, name, _stored(name)) for name in _STORED),
         (task, "LanePool", BoundedPool),
-        (MemoryFileSystem, "pipe_file", _piped),
         (codec._Kind, "read", lambda kind, value: _read_once(kind, value)),
         *((module, "say", _tell) for module in (plan_step, ledger_progress, run_module, ship_step)),
     ]

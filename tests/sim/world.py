@@ -111,6 +111,8 @@ class World:
         self.seconds = 0.0
         """Virtual monotonic seconds."""
         self.over = self.has_paused = False
+        self.store_fails = 0.0
+        """Chance that a request of a run to the storage of results fails, or its answer is lost."""
         self.switches = 0
         self.log: list[str] | None = [] if keeps_log else None
         self.failures: list[tuple[str, BaseException]] = []

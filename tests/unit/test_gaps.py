@@ -11,7 +11,15 @@ from shipper.cli.main import app
 from shipper.errors import UsageError
 from shipper.ledger.incarnations import RecreatedTopic
 from shipper.ledger.inventory import Inventory, Tally
-from shipper.report.incomplete import beginnings, find_gaps, gaps_before, merged, read_beginnings
+from shipper.report import incomplete
+from shipper.report.incomplete import (
+    KnownSchedule,
+    beginnings,
+    find_gaps,
+    gaps_before,
+    merged,
+    read_schedule,
+)
 from shipper.report.late import fresh_until
 from shipper.report.plan_result import ClusterPlan, LeftOut, PlanResult
 from shipper.report.results import (
@@ -27,6 +35,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.window_records import accept, read_records
 from shipper.report.window_state import window_state
+from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 from tests.samples.config import pipeline_of, write_config
 from tests.samples.reports import shipped
@@ -201,15 +210,41 @@ class TestBeginnings:
         assert first(6, "near") == {"near": 5}
         assert first(7, "near", "far") == {"near": 5, "far": 7}
         assert first(8, "far") == {"far": 7}
-        assert {name: at.hour for name, at in read_beginnings(str(tmp_path), "web").items()} == {
+        known = read_schedule(str(tmp_path), "web").first_window
+        assert {name: at.hour for name, at in known.items()} == {"near": 5, "far": 7}
+
+    def test_runs_that_begin_at_once_lose_nothing_of_each_other(self, tmp_path, monkeypatch):
+        """Each has read what is known before the other one writes. Nothing is written over, so a
+        process that is killed leaves one or the other."""
+        beginnings(str(tmp_path), "web", ["near"], hour(5), None, began=hour(5).end)
+
+        def write_after_the_other(url, text):
+            monkeypatch.undo()
+            beginnings(str(tmp_path), "web", ["far"], hour(6), None, began=hour(6).end)
+            assert not (tmp_path / "web" / url.rpartition("/")[2]).exists()
+            write_whole(url, text)
+
+        monkeypatch.setattr(incomplete, "write_whole", write_after_the_other)
+        beginnings(str(tmp_path), "web", ["other"], hour(7), None, began=hour(7).end)
+        known = read_schedule(str(tmp_path), "web")
+        assert {name: at.hour for name, at in known.first_window.items()} == {
             "near": 5,
-            "far": 7,
+            "far": 6,
+            "other": 7,
         }
+        assert known.last_run.window == hour(7)
+
+    def test_what_earlier_releases_wrote_is_known(self, tmp_path):
+        kept = KnownSchedule(first_window={"near": hour(2).start}).model_dump_json()
+        write_whole(f"{tmp_path}/web/schedule.json", kept)
+        found = beginnings(str(tmp_path), "web", ["near"], hour(5), None, began=hour(5).end)
+        assert found == {"near": hour(2).start}
+        assert [path.name for path in (tmp_path / "web").iterdir()] == ["schedule"]
 
     def test_the_first_run_of_all_begins_at_the_schedules_start(self, tmp_path):
         found = beginnings(str(tmp_path), "web", ["near"], hour(5), hour(2).start, began=None)
         assert found == {"near": hour(2).start}
-        assert read_beginnings(str(tmp_path), "web") == {}
+        assert read_schedule(str(tmp_path), "web").first_window == {}
 
 
 def test_a_runs_report_looks_at_the_windows_before_it_as_far_as_results_are_kept(runs, tmp_path):
@@ -363,15 +398,13 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path):
     last = Window(third - dt.timedelta(hours=1), third)
     runs = Runs(tmp_path / "runs")
     gaps = gaps_of(tmp_path / "config", "{cron: '@hourly', deliver_within: 5d}")
-    beginnings(runs.uri, "web", ("near",), last, None, began=now)
+    beginnings(runs.uri, "web", ("near",), last, None, began=third)
     runs.add(last, "near")
 
     def alert():
         done = gaps("--alert")
         return done.exit_code, done.stdout
 
-    assert alert() == (0, ""), "a run that began just now makes up for an outage"
-    beginnings(runs.uri, "web", ("near",), last, None, began=third)
     by_hand = Window(third + dt.timedelta(hours=2), third + dt.timedelta(hours=3))
     runs.add(by_hand, "near")
     assert alert() == (0, ""), "the tick has a run, a manual one"
@@ -382,3 +415,5 @@ def test_an_alert_says_once_that_the_schedule_stands_still(tmp_path):
     code, said = alert()
     assert (code, bool(said)) == (1, True)
     assert alert() == (0, "")
+    beginnings(runs.uri, "web", ("near",), last, None, began=now)  # it makes up for an outage
+    assert json.loads(gaps("--json").stdout)["stands_still_since"] is None

@@ -134,8 +134,8 @@ def test_a_run_by_hand_knows_which_of_its_windows_are_over(tmp_path):
 def test_the_first_window_of_a_coarser_schedule_is_looked_at(tmp_path, start, since):
     """What was the rest of it belongs to no other window."""
     noted = {"c": HOURS[2].start.isoformat()}
-    (tmp_path / "web").mkdir()
-    (tmp_path / "web" / "schedule.json").write_text(json.dumps({"first_window": noted}))
+    (tmp_path / "web" / "schedule").mkdir(parents=True)
+    (tmp_path / "web" / "schedule" / "1.json").write_text(json.dumps({"first_window": noted}))
     daily = {"cron": "@daily"} | ({"start": start} if start else {})
     pipeline = pipeline_of(schedule=daily, runs_uri=str(tmp_path), clusters=["c"])
     window = Window(MIDNIGHT + DAY, MIDNIGHT + 2 * DAY)

@@ -277,7 +277,7 @@ def test_what_steps_leave_is_what_it_is_made_from(world):
 def test_a_pipeline_whose_schedule_stands_still_is_marked(world, hours, under_way, stands):
     """Settled windows of an hour follow the one whose run was the last of the schedule."""
     world.beginning()
-    file = world.runs / "web" / "schedule.json"
+    file = world.runs / "web" / "schedule" / "1.json"
     last = {"window_start": START.isoformat(), "window_end": at(1).isoformat()}
     last |= {"began": at(1).isoformat(), "schedule_since": START.isoformat()}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"last_run": last}))
