@@ -20,18 +20,23 @@ if TYPE_CHECKING:
     import fsspec
 
 
+_SAYS_WHAT_LIES_THERE = FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError
+
+
 class StorageError(OSError):
-    """The library of a storage is not installed, or cannot reach the storage."""
+    """The library of a storage is not installed, or the storage cannot be reached, or it refuses a
+    request."""
 
 
 def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the URL's file system, whose methods raise nothing but OSError, and the path there.
-    fsspec is imported with the first: a run starts Java before. Raises StorageError."""
+    """Return the URL's file system, and the path there. Its methods raise StorageError, or an
+    OSError that says what lies there, such as FileNotFoundError. fsspec is imported with the first:
+    a run starts Java before. Raises StorageError."""
     import fsspec
 
-    with _told_as_os_error():
+    with _told_as_storage_error():
         fs, path = fsspec.core.url_to_fs(url)
-    return fs if is_local(fs) else _Storage(fs), path
+    return _Storage(fs), path
 
 
 def is_local(fs: fsspec.AbstractFileSystem) -> bool:
@@ -39,29 +44,36 @@ def is_local(fs: fsspec.AbstractFileSystem) -> bool:
 
 
 class _Storage:
-    """A file system of fsspec whose library has errors of its own, as botocore has for S3."""
+    """A file system of fsspec. Some libraries have errors of their own, as botocore has for S3."""
 
     def __init__(self, fs: fsspec.AbstractFileSystem) -> None:
         self._fs = fs
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._fs, name)
-        return _told_as_os_error()(found) if callable(found) else found
+        told = _told_as_storage_error(*_SAYS_WHAT_LIES_THERE)
+        return told(found) if callable(found) else found
 
 
 @contextlib.contextmanager
-def _told_as_os_error() -> Iterator[None]:
+def _told_as_storage_error(*but: type[OSError]) -> Iterator[None]:
     try:
         yield
-    except OSError:
+    except StorageError:
+        raise
+    except but:
         raise
     except Exception as error:
-        raise StorageError(str(error) or type(error).__name__) from error
+        told: tuple[Any, ...] = (str(error) or type(error).__name__,)
+        if isinstance(error, OSError) and error.errno is not None:
+            told = (error.errno, error.strerror, error.filename)
+        raise StorageError(*told) from error
 
 
+@_told_as_storage_error()
 def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> None:
     """Write a file to any URL that fsspec knows. If writing fails, the file is as before. Raises
-    OSError.
+    StorageError.
 
     The content goes into a part with a name of its own, which is then renamed. ``durable``: on a
     local disk the file also survives a power failure.

@@ -422,8 +422,10 @@ def main() -> None:
     except typer.Abort:
         code = 1
     except StorageError as error:
-        why = f"what lies in `runs_uri` cannot be reached: {error}. Then run the command again."
-        code = _failed(with_code(why, "SHIP-005"), 1)
+        from shipper.report.run_folder import not_reached
+
+        found = not_reached(error, "the storage of the runs", "Run the command again.")
+        code = _failed(found.message, found.exit_code)
     except OSError as error:
         code = _output_is_gone(error)
     except SystemExit as end:  # rich and typer end the process where an output has no reader

@@ -29,11 +29,12 @@ from shipper.report.results import (
     ShipResult,
     apply_gate,
 )
-from shipper.report.run_folder import StepResult
+from shipper.report.run_folder import SENT_UNTIL_THEN, StepResult, not_reached
 from shipper.report.run_view import cause_of, steps
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, PREVIEW, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.terminal import say
+from shipper.whole_files import StorageError
 
 _HISTORY_RUNS = 30
 _WITH_SPARK = (PLAN, GATE_SOURCE, SHIP, PREVIEW)
@@ -116,6 +117,8 @@ def run_step(context: RunContext, name: str, cluster: str | None) -> int:
         say(f"{step_label(name, cluster)} STOPPED{why}")
         raise
     except Exception as error:
+        if isinstance(error, StorageError):
+            error = not_reached(error, "the storage of the runs", SENT_UNTIL_THEN)
         message = _message(context, name, error)
         code = error.exit_code if isinstance(error, ShipperError) else 1
         if name == REPORT:

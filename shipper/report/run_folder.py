@@ -47,6 +47,7 @@ R = TypeVar("R", bound="StepResult")
 M = TypeVar("M", bound=BaseModel)
 _STAMP = "%Y%m%dT%H%M%SZ"
 _ATTEMPTS, _ATTEMPT_STAMP = "attempts", "%Y%m%dT%H%M%S%fZ"
+SENT_UNTIL_THEN = "What was sent until then, if anything, is in the ledger."
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:\.?[\w-]){0,99}", re.ASCII)
 
 
@@ -125,14 +126,21 @@ def reached(what: str, meanwhile: str = "Nothing was sent.") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        found = StepResultError(
-            f"{what} cannot be used: {why_system(error)}. {meanwhile} Check `runs_uri` and its "
-            "permissions.",
-            code="SHIP-005",
-        )
-        if isinstance(error, OSError) and is_not_allowed(error):
-            found.exit_code = UsageError.exit_code
-        raise found from error
+        raise not_reached(error, what, meanwhile) from error
+
+
+def not_reached(
+    error: OSError | ValueError, what: str, meanwhile: str = "Nothing was sent."
+) -> StepResultError:
+    found = StepResultError(
+        f"{what} cannot be used: {why_system(error)}. {meanwhile} Check `runs_uri` and its "
+        "permissions.",
+        code="SHIP-005",
+    )
+    found.retriable = not (isinstance(error, OSError) and is_not_allowed(error))
+    if not found.retriable:
+        found.exit_code = UsageError.exit_code
+    return found
 
 
 class RunFolder:
@@ -179,8 +187,7 @@ class RunFolder:
         return f"{self.uri}/{name}"
 
     def _reached(self) -> contextlib.AbstractContextManager[None]:
-        sent = "What was sent until then, if anything, is in the ledger."
-        return reached(f"the run's folder {self.uri}", sent)
+        return reached(f"the run's folder {self.uri}", SENT_UNTIL_THEN)
 
     def make(self) -> None:
         """Make the folder, so that obstacles are known before anything is done. Raises

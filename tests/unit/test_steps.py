@@ -18,6 +18,7 @@ from shipper.finding import fail
 from shipper.report.plan_result import ClusterPlan, PlanResult
 from shipper.report.results import GateResult, RunReport, ShipResult
 from shipper.report.run_folder import RunFolder
+from shipper.request import RunRequest
 from shipper.runner import GATE_DELIVERY, PLAN, REPORT, SHIP
 from shipper.stopping import Stopped
 from shipper.windows.window import Window
@@ -244,6 +245,17 @@ def test_a_plan_is_retried_if_a_cluster_may_be_well_later(context, monkeypatch, 
     )
     plan_step._ask_clusters(context, planned, [], None)
     assert (planned.status, planned.final) == ("failed", final)
+
+
+def test_a_storage_of_runs_that_fails_in_the_middle_of_a_step_is_named(context, tmp_path):
+    """And tried again: it is no fault of shipper's own."""
+    context.pipeline = pipeline_of(clusters=["near"], schedule="@hourly", runs_uri=str(tmp_path))
+    context.request = RunRequest(scheduled=True)
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "schedule").touch()
+    assert steps.run_step(context, PLAN, None)
+    planned = context.folder.find(PLAN, PlanResult)
+    assert (planned.code, planned.final) == ("SHIP-005", False)
 
 
 def test_the_status_of_a_report_is_the_runs_and_not_that_of_having_written_it(context):
