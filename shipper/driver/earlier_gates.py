@@ -94,7 +94,7 @@ class EarlierGates:
         """Words for the gate's scope."""
         self.may_be_read_later = False
         """True if topics were out of reach, and may be back later."""
-        self._are_kept = False
+        self._kept: list[ClosedGate] = []
         self._again: list[CheckResult] = []
         """Checks of the earlier gates, made again."""
         self._context, self._cluster = context, cluster
@@ -106,9 +106,8 @@ class EarlierGates:
     def count_again(self, check: ReadBackCheck | None) -> list[CheckResult]:
         """Return the checks of the earlier gates, made again. Raises ShipperError."""
         with self._reached():
-            found = self._folder.find(self._context.window)
-        self._are_kept = bool(found)
-        gates = [gate for gate in found if gate.ship.generations != self._shipped.generations]
+            self._kept = self._folder.find(self._context.window)
+        gates = [gate for gate in self._kept if gate.ship.generations != self._shipped.generations]
         if not gates:
             return []
         if CLOSED_GATE in self._context.request.skip_checks:
@@ -180,9 +179,9 @@ class EarlierGates:
         """Keep the gate if it closed over what this run sent; forget the earlier ones if it is
         open. Raises StepResultError."""
         if result.status != "failed":
-            if self._are_kept:
+            if self._kept:
                 with self._reached():
-                    self._folder.forget(self._context.window)
+                    self._folder.forget(self._context.window, self._kept)
             return
         if failed := [check for check in result.closing if check not in self._again]:
             ends = {topic: list(found) for topic, found in (table.ends or {}).items()}

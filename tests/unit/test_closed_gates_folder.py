@@ -9,8 +9,9 @@ from shipper.driver.earlier_gates import EarlierGates
 from shipper.ledger.codec import encode_chunk, encode_identity, encode_invalidation
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.records import CHUNKS, CONTROL, ChunkKey, Identity, Invalidation
-from shipper.report.closed_gates import ClosedGate, ClosedGatesFolder
+from shipper.report.closed_gates import ClosedGate, ClosedGates, ClosedGatesFolder
 from shipper.report.results import Coverage
+from shipper.report.run_folder import RunFolder
 from shipper.request import CLOSED_GATE, RunRequest
 from shipper.types import FileId, SplitId
 from shipper.windows.window import Window
@@ -55,8 +56,31 @@ def test_gates_are_kept_by_window_and_cluster(tmp_path):
     assert folder.find(NEXT) == []
     assert ClosedGatesFolder(str(tmp_path), "web", "tokyo").windows() == []
     assert folder.windows() == [WINDOW]
-    folder.forget(WINDOW)
-    folder.forget(WINDOW)
+    found = folder.find(WINDOW)
+    folder.forget(WINDOW, found)
+    folder.forget(WINDOW, found)
+    assert folder.windows() == []
+
+
+def test_a_gate_that_closes_while_another_one_opens_the_window_stays_closed(tmp_path):
+    folder = ClosedGatesFolder(str(tmp_path), "web", "frankfurt")
+    folder.add(WINDOW, closed(5))
+    opening = earlier(tmp_path, WINDOW, 9, reshipped(9))
+    assert opening.count_again(None) == []
+    folder.add(WINDOW, closed(7))
+    opening.remember(SimpleNamespace(status="succeeded", checks=[]), None)
+    assert [gate.ship.generation for gate in folder.find(WINDOW)] == [7]
+
+
+def test_what_an_earlier_release_kept_in_one_file_is_closed_until_all_of_it_is_open(tmp_path):
+    folder, gates = ClosedGatesFolder(str(tmp_path), "web", "frankfurt"), [closed(5), closed(7)]
+    file = tmp_path / "web" / "closed" / f"{RunFolder.name_of(WINDOW)}.frankfurt.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(ClosedGates(gates=gates).model_dump_json())
+    assert folder.find(WINDOW) == gates
+    folder.forget(WINDOW, gates[:1])
+    assert folder.windows() == [WINDOW]
+    folder.forget(WINDOW, gates)
     assert folder.windows() == []
 
 
