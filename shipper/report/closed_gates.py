@@ -39,7 +39,7 @@ class ClosedGate(Result):
 
 
 class ClosedGates(Result):
-    """What a file holds: one gate. Earlier releases kept all of a window in one file, oldest
+    """Content of a file: one gate. Earlier releases kept all of a window in one file, oldest
     first."""
 
     version: int = 1

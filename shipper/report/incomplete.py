@@ -57,7 +57,7 @@ class LastRun(BaseModel):
 
 
 class KnownSchedule(BaseModel):
-    """What the runs of a pipeline's schedule knew of it.
+    """Knowledge of a pipeline's schedule, as its runs have left it.
 
     Each of them writes all that is known to a file of its own in `{runs_uri}/{pipeline}/schedule/`,
     and then removes those that it has read. So there is one at any moment, none is ever written
@@ -103,15 +103,17 @@ def _files(runs_uri: str, pipeline: str) -> dict[str, KnownSchedule]:
     for _ in range(_MOST_LISTINGS):
         fs.invalidate_cache()
         urls = [f"{folder}/{name}" for name in names_in(fs, path) if name.endswith(".json")]
-        found = {url: find_kept(url, KnownSchedule, about) for url in [*urls, f"{folder}.json"]}
+        of_earlier_release = [] if urls else [f"{folder}.json"]
+        found = {url: find_kept(url, KnownSchedule, about) for url in urls or of_earlier_release}
         known = {url: file for url, file in found.items() if file}
         if known.keys() >= {*urls}:
-            return known  # with the one file that earlier releases wrote
+            return known
     raise OSError(errno.EAGAIN, "files vanish whenever they are read", path)
 
 
 def beginnings_of(runs_uri: str, pipeline: Pipeline) -> dict[str, dt.datetime]:
-    """Return the same for the present clusters of the pipeline, by its present schedule."""
+    """Return cluster → begin of its first window, for the present clusters of the pipeline, by its
+    present schedule."""
     known = read_schedule(runs_uri, pipeline.key).first_window
     known = {name: at for name, at in known.items() if name in pipeline.clusters}
     return by_schedule(known, pipeline.schedule) if pipeline.schedule else known

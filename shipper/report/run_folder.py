@@ -132,6 +132,8 @@ def reached(what: str, meanwhile: str = "Nothing was sent.") -> Iterator[None]:
 def not_reached(
     error: OSError | ValueError, what: str, meanwhile: str = "Nothing was sent."
 ) -> StepResultError:
+    """Return the error for what stands between this process and ``what`` of `runs_uri`. Another try
+    may help, unless the system does not allow it. ``meanwhile``: what became of the data."""
     found = StepResultError(
         f"{what} cannot be used: {why_system(error)}. {meanwhile} Check `runs_uri` and its "
         "permissions.",

@@ -276,13 +276,12 @@ class ArchiveHistory(ScheduleHistory):
         self.source.files.clear()
         self.source.written.clear()
         chance, begun = self.world.random, []
-        fails, self.world.store_fails = self.world.store_fails, 0.0
         self._hurts = False
         for tick in range(2):
             self._write(f"{ships.ROOT}w{tick}.log")
             self._sleep_until((tick + 1) * _TICK_SECONDS + 1)
             self._wait_for([self._begin(self._run_of(_tick(tick), scheduled=True))])
-        self._hurts, self.world.store_fails = True, fails
+        self._hurts = True
         tick = chance.randint(0, 1)
         for what in ("archive", "reship", "archive", "reship", "archive"):
             if chance.random() < 0.2:
