@@ -62,21 +62,14 @@ class KerberizedYarn(YarnServer):
 
     hdfs: KerberizedHdfs
 
-    def _write_settings(self):
-        super()._write_settings()
-        shutil.copy(self.hdfs.conf_dir / "hdfs-site.xml", self.conf_dir)
+    def _settings(self):
+        found = super()._settings()
         login = {"hadoop.security.authentication": "kerberos"}
         for server in ("resourcemanager", "nodemanager"):
             login[f"yarn.{server}.principal"] = SERVER
             login[f"yarn.{server}.keytab"] = str(self.hdfs.keytab)
-        for site in (self.conf_dir / "core-site.xml", self.conf_dir / "yarn-site.xml"):
-            added = "".join(
-                f"<property><name>{name}</name><value>{value}</value></property>"
-                for name, value in login.items()
-            )
-            site.write_text(
-                site.read_text().replace("</configuration>", f"{added}</configuration>")
-            )
+        changed = {name: {**found[name], **login} for name in ("core-site", "yarn-site")}
+        return {**found, "hdfs-site": self.hdfs._settings()["hdfs-site"], **changed}
 
 
 class Place(NamedTuple):
