@@ -106,6 +106,11 @@ def window_state(
 Stretch = tuple[dt.datetime, dt.datetime]
 
 
+class _Note(NamedTuple):
+    run_id: str
+    of: Uncovered
+
+
 @dataclass
 class _Fold:
     window: Window
@@ -122,7 +127,7 @@ class _Fold:
     """Stretches covered before the gate closed, or since then by runs over the whole window."""
     lost: str = ""
     """Finding on records that are lost, since the last run that looked and passed."""
-    left: list[Uncovered] = field(default_factory=list)
+    left: list[_Note] = field(default_factory=list)
     held: list[Stretch] = field(default_factory=list)
     """Stretches in which a run had found files, and left none: a folder that is empty later held
     shipped ones."""
@@ -132,8 +137,6 @@ class _Fold:
     """The last run over exactly this window."""
     last_passed: str = ""
     doubts: dict[str, str] = field(default_factory=dict)
-    left_before: dict[str, list[Uncovered]] = field(default_factory=dict)
-    """Run → what was left before its plan."""
     accepted: str = ""
     """What a person who accepted all of the window as it was has said."""
     committed: dt.datetime | None = None
@@ -171,7 +174,7 @@ class _Fold:
         if start is not None:
             self._look(record, (start, end), own=own)
         elif record.passed:  # it was about named files, so it says nothing of the others
-            self.left = self.left_before.get(record.run_id, self.left)
+            self.left = [note for note in self.left if note.run_id != record.run_id]
         if record.passed and exact:
             self.passed.add(record.run_id)
             self.last_passed = record.run_id
@@ -186,7 +189,7 @@ class _Fold:
         for stretches in (self.covered, self.covered_before, self.held):
             stretches.append(stretch)
         self.is_covered = self.is_covered or _covers(self.covered, self.window)
-        self.left = [one for one in self.left if not _within(one, stretch)]
+        self.left = [note for note in self.left if not _within(note.of, stretch)]
         if spans:
             self.closed = self.lost = ""
             self.accepted = record.accepted
@@ -207,20 +210,23 @@ class _Fold:
         of files, if its plan could ask the cluster. A note that a folder is empty counts only if
         the folder held no shipped files before: they may be gone by now.
         """
-        self.left_before.setdefault(record.run_id, self.left)
         if record.passed:
             self.covered.append(stretch)
             self.is_covered = self.is_covered or _covers(self.covered, self.window)
             if self.closed and own:
                 self.covered_before.append(stretch)
-            self.left = [one for one in self.left if not _within(one, stretch)]
+            self.left = [note for note in self.left if not _within(note.of, stretch)]
             at = record.committed.get(str(self.window))
             self.committed = max(filter(None, (at, self.committed)), default=None)
         elif record.asked:
-            self.left = [one for one in self.left if not (one.files and _within(one, stretch))]
+            self.left = [
+                note for note in self.left if not (note.of.files and _within(note.of, stretch))
+            ]
         notes = [one for one in record.uncovered if touches(one.window, self.window)]
-        self.left = self.left + [
-            one for one in notes if one.files or not any(_within(one, at) for at in self.held)
+        self.left += [
+            _Note(record.run_id, one)
+            for one in notes
+            if one.files or not any(_within(one, at) for at in self.held)
         ]
         if record.passed and not notes:
             self.held.append(stretch)
@@ -270,10 +276,11 @@ class _Fold:
             failed = WindowState(FAILED, "its run failed, or has not ended")
             return failed if self.tried else None
         if self.left:
-            files = any(one.files for one in self.left)
+            left = [note.of for note in self.left]
+            files = any(one.files for one in left)
             failed_last = self.last and self.last not in self.passed
             state = FAILED if failed_last else DOUBT if files else MISSING
-            return WindowState(state, _reasons(self.left), self.left)
+            return WindowState(state, _reasons(left), left)
         if doubt := self.doubts.get(self.last_passed, ""):
             return WindowState(DOUBT, doubt)
         if self.committed and due and self.committed > due:

@@ -221,6 +221,7 @@ class ScheduleHistory(ships.History):
     def _refuse_silence(self):
         """Raise Wrong if a file is missing, and no gap is named in its window."""
         began = read_schedule(_RUNS_URI, "sim").first_window
+        asked = self.world.seconds  # a window that ends while the ledger is read is not named
         gaps = {(gap.cluster, gap.window) for gap in self._gaps()}
         for called, cluster in self.clusters.items():
             name = self._config.cluster_name(called)
@@ -230,12 +231,10 @@ class ScheduleHistory(ships.History):
             for path, file in self.source.files.items():
                 if path.endswith(_UNFINISHED):
                     continue
-                if (
-                    file.modified_ms / 1000 - EPOCH
-                    > self.world.seconds // _TICK_SECONDS * _TICK_SECONDS
-                ):
+                tick = int((file.modified_ms / 1000 - EPOCH) // _TICK_SECONDS)
+                if tick >= asked // _TICK_SECONDS:
                     continue  # its window has not closed
-                window = _tick(int((file.modified_ms / 1000 - EPOCH) // _TICK_SECONDS))
+                window = _tick(tick)
                 if self.habits.changes and window.start < began[name]:
                     continue  # nobody asked for it there
                 missing = [i for i in range(file.lines) if not there[file.line(i)]]

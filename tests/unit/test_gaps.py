@@ -33,7 +33,7 @@ from shipper.report.results import (
 )
 from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
-from shipper.report.window_records import accept, read_records
+from shipper.report.window_records import WindowRecord, accept, read_records
 from shipper.report.window_state import window_state
 from shipper.whole_files import write_whole
 from shipper.windows.window import Window
@@ -183,6 +183,35 @@ def test_a_run_says_nothing_of_windows_that_were_not_over(runs, tmp_path):
     assert runs.gaps(3, held) == [(name, 3, early) for name in ("near", "far")]
     runs.add(hour(4), "near", "far", back_to=2)
     assert runs.gaps(3, held) == []
+
+
+def test_a_run_of_named_files_takes_back_only_its_own_notes():
+    """Not those of a run over the window that looked after its plan, and passed before it."""
+
+    def record(run_id, step, second, **looked):
+        at = hour(1).end + dt.timedelta(seconds=second)
+        window = {"window_start": hour(0).start, "window_end": hour(0).end}
+        return WindowRecord(
+            run_id=run_id, step=step, at=at, finished=at, cluster="near", **window, **looked
+        )
+
+    def left(path):
+        return [Uncovered(window=str(hour(0)), why="left", files=[LeftFile(path=path)])]
+
+    looked = {"start": hour(0).start}
+    records = [
+        record("named", "plan", 0, asked=False, uncovered=left("named.log"), **looked),
+        record("hourly", "gate_delivery", 1, passed=True, uncovered=left("young.log"), **looked),
+        record("again", "plan", 2, asked=False, uncovered=left("named.log"), **looked),
+        record("named", "gate_delivery", 3, passed=True),
+    ]
+    assert [one.paths for one in window_state(hour(0), records).left] == [
+        ["young.log"],
+        ["named.log"],
+    ]
+    passed = record("again", "gate_delivery", 4, passed=True)
+    (only,) = window_state(hour(0), [*records, passed]).left
+    assert only.paths == ["young.log"]
 
 
 def test_windows_in_a_row_are_shown_as_one():
