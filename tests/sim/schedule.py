@@ -9,6 +9,7 @@ import datetime as dt
 from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 
 from shipper import runtime
 from shipper.cli.open_ledger import OpenLedger
@@ -20,6 +21,7 @@ from shipper.ledger.inventory import Inventory
 from shipper.ledger.log import LedgerLog
 from shipper.ledger.snapshot import LedgerFolder
 from shipper.ledger.writing import patience_of
+from shipper.report.closed_gates import ClosedGatesFolder
 from shipper.report.incomplete import beginnings_of, find_gaps, read_schedule
 from shipper.report.results import RunReport
 from shipper.report.window_records import read_records
@@ -85,6 +87,10 @@ class ScheduleHistory(ships.History):
         self._refuse_silence()
         self._config = replace(self._config, without="", settle="0s")
         self._run_last(lambda: self._run_of(_tick(0, ticks)))
+        for name in self.names:
+            folder = ClosedGatesFolder(_RUNS_URI, "sim", self._config.cluster_name(name))
+            for window in folder.windows():  # only a run over the same window opens its gate
+                self._run_last(partial(self._run_of, window))
         self._compare()
         if not self._left_out() and (gaps := self._gaps()):
             raise Wrong(f"nothing is missing, and gaps has {gaps[0]}")
@@ -235,12 +241,19 @@ class ScheduleHistory(ships.History):
                 if tick >= asked // _TICK_SECONDS:
                     continue  # its window has not closed
                 window = _tick(tick)
-                if self.habits.changes and window.start < began[name]:
-                    continue  # nobody asked for it there
+                if window.start < began[name] and (
+                    self.habits.changes or not self._has_ended_before(began[name])
+                ):
+                    continue  # nobody asked for it there, or who did was killed before it wrote
                 missing = [i for i in range(file.lines) if not there[file.line(i)]]
                 if missing and (name, str(window)) not in gaps:
                     lacks = f"{name}: {path} lacks {len(missing)} lines"
                     raise Wrong(f"{lacks}, and gaps says nothing of {window}")
+
+    def _has_ended_before(self, at):
+        """True if a scheduled run over an earlier window came to its end."""
+        scheduled = (run for run in self.runs if run.options.get("scheduled"))
+        return any(run.ended and run.window.start < at for run in scheduled)
 
     def _run(self, run):
         super()._run(run)
