@@ -89,8 +89,8 @@ RULES = (
         "second-scan-without-a-generation",  # SCAN_WITHOUT_GENERATION
         _MODEL,
         "shipper/driver/ship.py",
-        "        taken = self._next_generation()\n        return",
-        "        return",
+        "        taken = self._next_generation()\n",
+        "",
         _NO_TEST,
     ),
     Mutant(

@@ -6,6 +6,7 @@ import pytest
 from tests.mutants.design import PAGE, ROOT, invariants, is_defined
 from tests.mutants.table import MUTANTS, WITHOUT_MUTANT
 from tests.mutants.trial import Mutant, Outcome, TreeCopy
+from tests.sim.rules import RULES, TOGETHER
 
 INVARIANTS = invariants(PAGE.read_text())
 
@@ -32,6 +33,12 @@ def test_every_mutant_removes_a_rule_that_is_there(mutant):
     assert mutant.applied_to(source) != source
     assert len([each for each in INVARIANTS if each.rule.startswith(mutant.invariant)]) == 1
     assert is_defined(mutant.test)
+
+
+@pytest.mark.parametrize("rule", [*RULES, *TOGETHER.values()], ids=lambda rule: rule.name)
+def test_every_rule_that_simulated_histories_do_without_is_there(rule):
+    source = (ROOT / rule.file).read_text()
+    assert rule.applied_to(source) != source
 
 
 def test_reasons_why_there_is_no_mutant_are_of_rows_without_one():
