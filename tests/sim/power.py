@@ -130,7 +130,8 @@ def _search(rule, most, kinds):
         try:
             _play(kind, number)
         except (Exception, pytest.fail.Exception) as error:
-            text = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")[:60]
+            said = " ".join(f"{type(error).__name__}: {error}".split()).replace("|", "/")
+            text = said[:60].rstrip()
             if any(broken in text for broken in ("AttributeError", "NameError", "TypeError")):
                 raise MutantDrifted(f"{rule.name} met broken code: {text}") from error
             return Found(rule.name, f"{kind} {number}", text)

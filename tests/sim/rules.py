@@ -331,5 +331,6 @@ NOT_MET = {
     " read reaches what its process wrote (`least_end`)",
     "invalidation-without-the-right": "a late invalidation hides what is then sent once more, as"
     " that reship asked for; it may also come between the check and the write (model/README.md)",
+    "missing-ledger-is-new": "the ledger's id is compared twice more, by the takeover",
     "size-not-compared": "the same run compares the bytes in the ledger (bytes-never-compared)",
 }
