@@ -1,5 +1,5 @@
-"""``python -m tests.sim --seconds 60`` plays seeds for a minute of each core's time, however busy the
-machine is. ``python -m tests.sim --seed 17 --kind runs`` plays one, and shows its course."""
+"""``python -m tests.sim --seconds 60`` plays seeds for a minute of each core's time, however busy
+the machine is. ``python -m tests.sim --seed 17 --kind runs`` plays one, and shows its course."""
 
 import argparse
 import gc
