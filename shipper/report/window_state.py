@@ -135,7 +135,8 @@ class _Fold:
     """Runs over exactly this window that have passed."""
     last: str = ""
     """The last run over exactly this window."""
-    last_passed: str = ""
+    in_force: list[str] = field(default_factory=list)
+    """Of those that have passed, the last one that looked, and those of named files since then."""
     doubts: dict[str, str] = field(default_factory=dict)
     accepted: str = ""
     """What a person who accepted all of the window as it was has said."""
@@ -177,7 +178,7 @@ class _Fold:
             self.left = [note for note in self.left if note.run_id != record.run_id]
         if record.passed and exact:
             self.passed.add(record.run_id)
-            self.last_passed = record.run_id
+            self.in_force = [record.run_id] if start else [*self.in_force, record.run_id]
         if record.passed and spans:
             self.lost = ""
         if record.step != "begun" and (exact or own or spans) and (exact or not whole):
@@ -281,7 +282,8 @@ class _Fold:
             failed_last = self.last and self.last not in self.passed
             state = FAILED if failed_last else DOUBT if files else MISSING
             return WindowState(state, _reasons(left), left)
-        if doubt := self.doubts.get(self.last_passed, ""):
+        doubts = (self.doubts.get(run, "") for run in self.in_force)
+        if doubt := " ".join(dict.fromkeys(filter(None, doubts))):
             return WindowState(DOUBT, doubt)
         if self.committed and due and self.committed > due:
             return WindowState(

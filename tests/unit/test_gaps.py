@@ -185,33 +185,49 @@ def test_a_run_says_nothing_of_windows_that_were_not_over(runs, tmp_path):
     assert runs.gaps(3, held) == []
 
 
-def test_a_run_of_named_files_takes_back_only_its_own_notes():
-    """Not those of a run over the window that looked after its plan, and passed before it."""
+class TestARunOfNamedFiles:
+    """It says nothing of the window's other files."""
 
-    def record(run_id, step, second, **looked):
+    def record(self, run_id, step, second, **learned):
         at = hour(1).end + dt.timedelta(seconds=second)
         window = {"window_start": hour(0).start, "window_end": hour(0).end}
         return WindowRecord(
-            run_id=run_id, step=step, at=at, finished=at, cluster="near", **window, **looked
+            run_id=run_id, step=step, at=at, finished=at, cluster="near", **window, **learned
         )
 
-    def left(path):
-        return [Uncovered(window=str(hour(0)), why="left", files=[LeftFile(path=path)])]
+    def test_it_takes_back_only_its_own_notes(self):
+        """Not those of a run that looked after its plan, and passed before it."""
 
-    looked = {"start": hour(0).start}
-    records = [
-        record("named", "plan", 0, asked=False, uncovered=left("named.log"), **looked),
-        record("hourly", "gate_delivery", 1, passed=True, uncovered=left("young.log"), **looked),
-        record("again", "plan", 2, asked=False, uncovered=left("named.log"), **looked),
-        record("named", "gate_delivery", 3, passed=True),
-    ]
-    assert [one.paths for one in window_state(hour(0), records).left] == [
-        ["young.log"],
-        ["named.log"],
-    ]
-    passed = record("again", "gate_delivery", 4, passed=True)
-    (only,) = window_state(hour(0), [*records, passed]).left
-    assert only.paths == ["young.log"]
+        def left(path):
+            return [Uncovered(window=str(hour(0)), why="left", files=[LeftFile(path=path)])]
+
+        named, young = {"asked": False, "uncovered": left("named.log")}, left("young.log")
+        records = [
+            self.record("named", "plan", 0, **named, start=hour(0).start),
+            self.record(
+                "hourly", "gate_delivery", 1, passed=True, uncovered=young, start=hour(0).start
+            ),
+            self.record("again", "plan", 2, **named, start=hour(0).start),
+            self.record("named", "gate_delivery", 3, passed=True),
+        ]
+        paths = [path for one in window_state(hour(0), records).left for path in one.paths]
+        assert paths == ["young.log", "named.log"]
+        passed = self.record("again", "gate_delivery", 4, passed=True)
+        (only,) = window_state(hour(0), [*records, passed]).left
+        assert only.paths == ["young.log"]
+
+    def test_it_takes_back_no_doubt_about_the_window(self):
+        records = [
+            self.record("hourly", "gate_delivery", 1, passed=True, start=hour(0).start),
+            self.record("hourly", "report", 2, doubt="few records."),
+            self.record("named", "gate_delivery", 3, passed=True),
+            self.record("named", "report", 4, doubt="odd records."),
+        ]
+        state = window_state(hour(0), records)
+        assert (state.state, state.why) == ("doubt", "few records. odd records.")
+        again = self.record("hourly", "gate_delivery", 5, passed=True, start=hour(0).start)
+        assert window_state(hour(0), [*records[:1], *records[2:3], again]).state == "shipped"
+        assert window_state(hour(0), [*records, again]).why == "few records."
 
 
 def test_windows_in_a_row_are_shown_as_one():
