@@ -237,8 +237,10 @@ class History:
     def _finish_begun(self):
         """Finish files that were begun under an earlier transform, which the last run refused.
         Return False if it did not, or if nobody can finish them."""
-        refused = self._context(self.last).folder.find("plan", PlanResult)
-        if refused is None or "SHIP-309" not in f"{refused.error} {refused.clusters}":
+        plan = self._context(self.last).folder.find("plan", PlanResult)
+        ships = [self._result(self.last, name) for name in self.names]
+        refused = [*(plan.clusters if plan else ()), *(ship.error for ship in ships if ship)]
+        if "SHIP-309" not in f"{plan and plan.error} {refused}":
             return False
         for number, before in enumerate(reversed(list(self._configs.values()))):
             restored = self._config.with_transform_of(before)
