@@ -248,7 +248,7 @@ def _gap(
     if found.complete:
         return None
     files = [file for one in found.left for file in one.files]
-    ledger = held(cluster) if found.left else None
+    ledger = held(cluster) if found.left and not found.distrusted else None
     if (
         ledger
         and files_complete(ledger, files)

@@ -39,6 +39,7 @@ STATES = (
 )  # fmt: skip
 #: Those in which all of the window is on the cluster.
 THERE = (SHIPPED, LATE, DOUBT)
+_FAILED = "its run failed, or has not ended"
 KILLED_AFTER = dt.timedelta(hours=26)
 """A run that began longer ago, or said longer ago that it ships, and left no report was killed."""
 
@@ -60,6 +61,9 @@ class WindowState(NamedTuple):
     why: str = ""
     left: Sequence[Uncovered] = ()
     """Rest of the window that is known to be missing, if runs have looked at all of it."""
+    distrusted: bool = False
+    """True if its last delivery gate is closed, or its last ship failed for good: then the ledger
+    does not show that it is there."""
     run_id: str = ""
     """The run that decided."""
     at: dt.datetime | None = None
@@ -111,6 +115,16 @@ class _Note(NamedTuple):
     of: Uncovered
 
 
+class _Verdict(NamedTuple):
+    """Verdict of a run on what it delivered of the window."""
+
+    at: dt.datetime
+    why: str = ""
+
+
+_NEVER = _Verdict(dt.datetime.min.replace(tzinfo=dt.UTC))
+
+
 @dataclass
 class _Fold:
     window: Window
@@ -125,6 +139,10 @@ class _Fold:
     """Run that closed the source gate, which no run over the whole window has passed since."""
     covered_before: list[Stretch] = field(default_factory=list)
     """Stretches covered before the gate closed, or since then by runs over the whole window."""
+    passed_last: _Verdict = _NEVER
+    """The last one that it is there."""
+    failed_last: _Verdict = _NEVER
+    """The last one that it is not, or that nobody should trust it: whatever the ledger holds."""
     lost: str = ""
     """Finding on records that are lost, since the last run that looked and passed."""
     left: list[_Note] = field(default_factory=list)
@@ -144,6 +162,10 @@ class _Fold:
     open: dict[str, UnderWay] = field(default_factory=dict)
     decided: tuple[str, dt.datetime | None] = "", None
     """Run, and when its step ended."""
+
+    @property
+    def distrusted(self) -> bool:
+        return self.failed_last.at > self.passed_last.at
 
     def add(self, record: WindowRecord) -> None:
         window, start, end = self.window, record.start, record.until
@@ -166,12 +188,13 @@ class _Fold:
             self.last = record.run_id
             if record.step == "report":
                 self.doubts[record.run_id] = record.doubt
-        if own and record.closed is not None:
+        if own and record.step == "gate_source" and record.closed is not None:
             if record.closed and not self.closed:
                 self.covered_before = list(self.covered)
             self.closed = record.run_id if record.closed else ""
         if own and record.recreated:
             self.lost = record.recreated
+        self._judge(record, own=own, spans=spans)
         if start is not None:
             self._look(record, (start, end), own=own)
         elif record.passed:  # it was about named files, so it says nothing of the others
@@ -184,6 +207,20 @@ class _Fold:
         if record.step != "begun" and (exact or own or spans) and (exact or not whole):
             self.decided = record.run_id, record.finished
 
+    def _judge(self, record: WindowRecord, *, own: bool, spans: bool) -> None:
+        """Take the verdict of a delivery gate, or of a ship that failed for good with what it was
+        to send. The order of looks is not that in which runs end."""
+        if record.passed and (own or spans):
+            self.passed_last = max(self.passed_last, _Verdict(record.finished))
+        elif own and record.step == "gate_delivery" and record.closed:
+            closed = _Verdict(record.finished, "its delivery gate is closed")
+            self.failed_last = max(self.failed_last, closed)
+        elif own and record.step == "ship" and record.final and self._has_note_of(record.run_id):
+            self.failed_last = max(self.failed_last, _Verdict(record.finished))
+
+    def _has_note_of(self, run_id: str) -> bool:
+        return any(note.run_id == run_id for note in self.left)
+
     def _accept(self, record: WindowRecord, stretch: Stretch, *, spans: bool) -> None:
         """Take a person's word that nothing more will come: files that runs left out, and that a
         folder is empty, whoever notes it again."""
@@ -193,6 +230,7 @@ class _Fold:
         self.left = [note for note in self.left if not _within(note.of, stretch)]
         if spans:
             self.closed = self.lost = ""
+            self.passed_last = max(self.passed_last, _Verdict(record.finished))
             self.accepted = record.accepted
             self.decided = record.run_id, record.finished
 
@@ -201,7 +239,7 @@ class _Fold:
         do."""
         at = record.committed.get(str(self.window)) if record.committed else None
         is_news = at is not None and (self.committed is None or at > self.committed)
-        aside = self.closed or self.lost or self.open or record.uncovered
+        aside = self.closed or self.lost or self.open or record.uncovered or self.distrusted
         return bool(self.held) and not (is_news or aside)
 
     def _look(self, record: WindowRecord, stretch: Stretch, *, own: bool) -> None:
@@ -271,16 +309,18 @@ class _Fold:
             return WindowState(BLOCKED, "its source gate is closed")
         if self.lost:
             return WindowState(FAILED, self.lost)
+        left = [note.of for note in self.left]
+        if self.distrusted:
+            why = self.failed_last.why or (_reasons(left) if left else _FAILED)
+            return WindowState(FAILED, why, left, distrusted=True)
         if not self.is_covered and self.is_early:
             return WindowState(MISSING, "it was not over when its last run looked")
         if not self.is_covered:
-            failed = WindowState(FAILED, "its run failed, or has not ended")
-            return failed if self.tried else None
-        if self.left:
-            left = [note.of for note in self.left]
+            return WindowState(FAILED, _FAILED) if self.tried else None
+        if left:
             files = any(one.files for one in left)
-            failed_last = self.last and self.last not in self.passed
-            state = FAILED if failed_last else DOUBT if files else MISSING
+            has_failed = self.last and self.last not in self.passed
+            state = FAILED if has_failed else DOUBT if files else MISSING
             return WindowState(state, _reasons(left), left)
         doubts = (self.doubts.get(run, "") for run in self.in_force)
         if doubt := " ".join(dict.fromkeys(filter(None, doubts))):

@@ -35,6 +35,7 @@ from shipper.report.run_folder import RunFolder
 from shipper.report.run_view import run_view
 from shipper.report.window_records import WindowRecord, accept, read_records
 from shipper.report.window_state import window_state
+from shipper.types import FileId
 from shipper.whole_files import write_whole
 from shipper.windows.window import Window
 from tests.samples.config import pipeline_of, write_config
@@ -185,15 +186,60 @@ def test_a_run_says_nothing_of_windows_that_were_not_over(runs, tmp_path):
     assert runs.gaps(3, held) == []
 
 
+def record(run_id, step, second, **learned):
+    """One about the first hour."""
+    at = hour(1).end + dt.timedelta(seconds=second)
+    of_run = {"run_id": run_id, "window_start": hour(0).start, "window_end": hour(0).end}
+    return WindowRecord(**{**of_run, "step": step, "at": at, "finished": at} | learned)
+
+
+class TestAVerdict:
+    """A delivery gate that closes, and a ship that fails for good, count whatever the ledger
+    holds."""
+
+    LATE = LeftFile(path="late.log", size_bytes=1, modified_ms=1)
+    PASSED = record("first", "gate_delivery", 0, passed=True, start=hour(0).start)
+    PLANNED = record(
+        "again", "plan", 5, start=hour(0).start,
+        uncovered=[Uncovered(window=str(hour(0)), why="left", files=[LATE])],
+    )  # fmt: skip
+    CLOSED = record("again", "gate_delivery", 7, closed=True, error="closed", final=True)
+
+    def gaps(self, *records):
+        held = Inventory(files={FileId("late.log", 1, 1): Tally(files=1, complete=1)})
+        since = {"near": hour(0).start}
+        return [gap.why for gap in find_gaps([hour(0)], records, since, lambda cluster: held)]
+
+    def test_a_window_whose_gate_closed_is_a_gap_though_an_earlier_run_passed(self):
+        assert self.gaps(self.PASSED, self.PLANNED) == []
+        closed = [self.PASSED, self.PLANNED, self.CLOSED]
+        assert self.gaps(*closed) == ["its delivery gate is closed"]
+        opened = record("third", "gate_delivery", 9, passed=True, start=hour(0).start)
+        assert self.gaps(*closed, opened) == []
+
+    def test_the_verdict_that_was_given_last_counts_whoever_looked_first(self):
+        looked_before = {"passed": True, "start": hour(0).start, "at": hour(2).start}
+        gate = record("again", "gate_delivery", 9, **looked_before)
+        assert self.gaps(self.PASSED, gate, self.PLANNED, self.CLOSED) == []
+        gate = record("other", "gate_delivery", 6, **looked_before)
+        assert len(self.gaps(self.PASSED, gate, self.PLANNED, self.CLOSED)) == 1
+
+    def test_what_a_person_has_accepted_is_taken_back(self):
+        accepted = record("olga", "accepted", 3, start=hour(0).start, accepted="by olga")
+        failed = record("again", "ship", 6, error="too much in quarantine", final=True)
+        assert self.gaps(self.PASSED, accepted, self.PLANNED) == []
+        assert self.gaps(self.PASSED, accepted, self.PLANNED, failed) == ["left"]
+        later = record("olga", "accepted", 8, start=hour(0).start, accepted="by olga")
+        assert self.gaps(self.PASSED, accepted, self.PLANNED, failed, self.CLOSED, later) == []
+
+    def test_a_ship_that_fails_with_nothing_left_to_send_changes_nothing(self):
+        planned = record("again", "plan", 5, start=hour(0).start)
+        failed = record("again", "ship", 6, error="no topic", final=True)
+        assert self.gaps(self.PASSED, planned, failed) == []
+
+
 class TestARunOfNamedFiles:
     """It says nothing of the window's other files."""
-
-    def record(self, run_id, step, second, **learned):
-        at = hour(1).end + dt.timedelta(seconds=second)
-        window = {"window_start": hour(0).start, "window_end": hour(0).end}
-        return WindowRecord(
-            run_id=run_id, step=step, at=at, finished=at, cluster="near", **window, **learned
-        )
 
     def test_it_takes_back_only_its_own_notes(self):
         """Not those of a run that looked after its plan, and passed before it."""
@@ -203,29 +249,27 @@ class TestARunOfNamedFiles:
 
         named, young = {"asked": False, "uncovered": left("named.log")}, left("young.log")
         records = [
-            self.record("named", "plan", 0, **named, start=hour(0).start),
-            self.record(
-                "hourly", "gate_delivery", 1, passed=True, uncovered=young, start=hour(0).start
-            ),
-            self.record("again", "plan", 2, **named, start=hour(0).start),
-            self.record("named", "gate_delivery", 3, passed=True),
+            record("named", "plan", 0, **named, start=hour(0).start),
+            record("hourly", "gate_delivery", 1, passed=True, uncovered=young, start=hour(0).start),
+            record("again", "plan", 2, **named, start=hour(0).start),
+            record("named", "gate_delivery", 3, passed=True),
         ]
         paths = [path for one in window_state(hour(0), records).left for path in one.paths]
         assert paths == ["young.log", "named.log"]
-        passed = self.record("again", "gate_delivery", 4, passed=True)
+        passed = record("again", "gate_delivery", 4, passed=True)
         (only,) = window_state(hour(0), [*records, passed]).left
         assert only.paths == ["young.log"]
 
     def test_it_takes_back_no_doubt_about_the_window(self):
         records = [
-            self.record("hourly", "gate_delivery", 1, passed=True, start=hour(0).start),
-            self.record("hourly", "report", 2, doubt="few records."),
-            self.record("named", "gate_delivery", 3, passed=True),
-            self.record("named", "report", 4, doubt="odd records."),
+            record("hourly", "gate_delivery", 1, passed=True, start=hour(0).start),
+            record("hourly", "report", 2, doubt="few records."),
+            record("named", "gate_delivery", 3, passed=True),
+            record("named", "report", 4, doubt="odd records."),
         ]
         state = window_state(hour(0), records)
         assert (state.state, state.why) == ("doubt", "few records. odd records.")
-        again = self.record("hourly", "gate_delivery", 5, passed=True, start=hour(0).start)
+        again = record("hourly", "gate_delivery", 5, passed=True, start=hour(0).start)
         assert window_state(hour(0), [*records[:1], *records[2:3], again]).state == "shipped"
         assert window_state(hour(0), [*records, again]).why == "few records."
 
