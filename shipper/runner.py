@@ -320,6 +320,7 @@ def oom_kills() -> int | None:
 
 
 _OOM_KILLS_BEFORE = oom_kills()
+_BY_SOMEBODY = "by somebody or by a program, not by the kernel's out-of-memory killer"
 
 
 def why_killed() -> str:
@@ -327,11 +328,16 @@ def why_killed() -> str:
     if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
         return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
     if kills == _OOM_KILLS_BEFORE:
-        return "by somebody or by a program, not by the kernel's out-of-memory killer"
+        return _BY_SOMEBODY
     return (
         "while memory ran out: the kernel killed a process, most likely this one (lower "
         "`runner.cores` or `runner.driver_memory`)"
     )
+
+
+def killed_by_somebody() -> str:
+    """Return that, in words, if the kernel is known not to have done it; else nothing."""
+    return _BY_SOMEBODY if oom_kills() == _OOM_KILLS_BEFORE is not None else ""
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import subprocess
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from shipper.config.rules import suggestion
 from shipper.driver import kerberos
 from shipper.errors import ShipperError, why_system
 from shipper.finding import Finding, fail
+from shipper.runner import killed_by_somebody
 from spark_jobs.jvm import java_process
 
 _LONGEST = 400
@@ -342,6 +344,8 @@ def java_is_gone(error: Exception) -> Finding | None:
             return None
     elif isinstance(error, ConnectionError | EOFError):
         return None
+    if code == -signal.SIGKILL and (not_memory := killed_by_somebody()):
+        return fail(f"Spark's Java process was killed (SIGKILL) {not_memory}", code=_SPARK)
     return _exit("Spark's Java process", code, _MEMORY)
 
 

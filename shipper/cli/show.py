@@ -168,11 +168,16 @@ def run_to_report(job: runner.Job, *, as_json: bool) -> tuple[int, RunReport]:
     if result is None:
         folder.try_to_write()  # or this is why there is no report, and its remedy the better one
         say_killed(job.config_dir, job.pipeline)
-        raise StepResultError(
+        why = StepResultError(
             f"the run {runner.how_it_ended(code)} and wrote no report itself. Its last lines "
             "above say why. What was sent is in the ledger. "
             f"{rest}. See {folder.uri}."
         )
+        result = folder.find(runner.REPORT, RunReport) if as_json else None
+        if result is None:
+            raise why
+        err.say(why.message, "red")
+        code = why.exit_code
     if as_json:
         print_json(result)
         show_cause(result)

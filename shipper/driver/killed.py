@@ -18,7 +18,6 @@ from typing import NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from shipper.config.pipeline import Pipeline
-from shipper.config.replay_request import Replay
 from shipper.driver.context import RunContext
 from shipper.errors import ShipperError
 from shipper.processes import ProcessId
@@ -36,8 +35,7 @@ class _Note(BaseModel):
     pid: int
     started: str
     window: str
-    clusters: tuple[str, ...] = ()
-    replay: Replay | None = None
+    request: RunRequest
 
     def may_run(self) -> bool:
         return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()
@@ -61,8 +59,7 @@ def noted(context: RunContext, pipeline: str) -> Iterator[None]:
             pid=me.pid,
             started=me.started,
             window=str(context.window),
-            clusters=context.request.clusters,
-            replay=context.request.replay,
+            request=context.request,
         )
         write_whole(str(note), said.model_dump_json())
     try:
@@ -95,15 +92,9 @@ def report_killed(config_dir: Path, pipeline: Pipeline) -> Iterator[KilledRun]:
 
 def _report(config_dir: Path, pipeline: Pipeline, path: Path, note: _Note) -> Iterator[KilledRun]:
     window, run_id = parse_window(note.window), path.stem
-    clusters = tuple(name for name in note.clusters if name in pipeline.clusters)
-    job = Job(
-        pipeline,
-        config_dir,
-        window,
-        run_id,
-        (REPORT,),
-        RunRequest(clusters=clusters, replay=note.replay),
-    )
+    clusters = tuple(name for name in note.request.clusters if name in pipeline.clusters)
+    request = note.request.model_copy(update={"clusters": clusters})
+    job = Job(pipeline, config_dir, window, run_id, (REPORT,), request)
     folder = RunFolder.of(job)
     try:
         if folder.find(REPORT, RunReport) is None:

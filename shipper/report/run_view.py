@@ -16,6 +16,8 @@ from typing import Literal
 from shipper.config.record_mapping import UNREADABLE
 from shipper.config.rules import original
 from shipper.config.units import number, plural
+from shipper.error_codes import with_code
+from shipper.errors import StepResultError
 from shipper.finding import Finding, fail, ok, sentence, warn
 from shipper.report.cluster_view import ClusterView, State, cluster_views, disagreement
 from shipper.report.markup import words
@@ -181,9 +183,10 @@ def cause_of(expected: Sequence[RunStep]) -> str | None:
     if step is None:
         return None
     if step.result is None:
-        return (
+        return with_code(
             f"step {step.key} left no result: it was killed or never ran; look at its log, and "
-            "run again"
+            "run again",
+            StepResultError.code,
         )
     return f"{step.key}: {step.result.error}"
 

@@ -3,6 +3,7 @@ import subprocess
 
 import pytest
 
+from shipper import runner
 from shipper.errors import SourceError
 from spark_jobs import reason
 
@@ -195,7 +196,7 @@ def test_a_defect_of_shippers_own_has_its_place():
 @pytest.mark.parametrize(
     ("program", "code", "says"),
     [
-        ("kill -9 $$", "SHIP-809", "`runner.driver_memory`"),
+        ("kill -9 $$", "SHIP-801", "by somebody"),
         ("exit 137", "SHIP-809", "`runner.driver_memory`"),
         ("exit 52", "SHIP-809", "`runner.driver_memory`"),
         ("kill $$", "SHIP-801", "SIGTERM"),
@@ -205,10 +206,21 @@ def test_a_defect_of_shippers_own_has_its_place():
 def test_a_java_process_that_died_is_named_with_how_it_ended(program, code, says, monkeypatch):
     with subprocess.Popen(["sh", "-c", program]) as java:
         monkeypatch.setattr(reason, "java_process", lambda: java)
-        cause = reason.of_exception(
-            ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-        )
+        monkeypatch.setattr(runner, "_OOM_KILLS_BEFORE", 3)
+        monkeypatch.setattr(runner, "oom_kills", lambda: 3)
+        refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        cause = reason.of_exception(refused)
         assert (cause.code, says in cause.text) == (code, True)
+
+
+def test_a_java_process_that_the_kernel_may_have_killed_is_told_about_memory(monkeypatch):
+    with subprocess.Popen(["sh", "-c", "kill -9 $$"]) as java:
+        monkeypatch.setattr(reason, "java_process", lambda: java)
+        for kills in (4, None):
+            monkeypatch.setattr(runner, "_OOM_KILLS_BEFORE", 3 if kills else None)
+            monkeypatch.setattr(runner, "oom_kills", lambda kills=kills: kills)
+            cause = reason.of_exception(ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
+            assert cause.code == "SHIP-809"
 
 
 @pytest.mark.parametrize(

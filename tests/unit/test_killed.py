@@ -35,14 +35,15 @@ def left_by(world, process, host=None, replay=None):
     """What a run to `near` alone leaves that is killed after its plan."""
     name = replay.name("web") if replay else "web"
     folder = RunFolder(str(world.runs), name, Window(at(0), at(1)), RUN)
-    asked = RunRequest(clusters=["near"], other_clusters=["far"], replay=replay)
+    asked = RunRequest(
+        clusters=["near"], other_clusters=["far"], replay=replay, rate_limit="20kB/s"
+    )
     folder.write("plan", PlanResult(**common(Window(at(0), at(1)), RUN), asked=asked))
     note = {
         "host": host or socket.gethostname(),
         "pid": process.pid,
         "started": process.started,
-        "clusters": ["near"],
-        "replay": replay and replay.model_dump(mode="json"),
+        "request": asked.model_dump(mode="json"),
     }
     path = world.index.with_name("shipments.sqlite.running") / "web" / f"{RUN}.json"
     path.parent.mkdir(parents=True)
@@ -82,7 +83,8 @@ def test_the_report_of_a_killed_run_is_written_by_the_next_command_that_can(worl
     report = folder.find(REPORT, RunReport)
     assert (report.status, report.ships) == ("failed", [])
     assert str(report.error).startswith("step gate_source left no result")
-    assert report.asked == RunRequest(clusters=["near"], other_clusters=["far"])
+    assert report.code == "SHIP-003"
+    assert (report.asked.clusters, report.asked.rate_limit) == (("near",), "20kB/s")
     assert RUN not in gaps(), "it is told once"
 
 
