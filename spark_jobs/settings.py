@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,6 +42,7 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_JAVAS_OWN = "/tmp"
 _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
 
 
@@ -63,7 +65,7 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.driver.memory": runner.driver_memory,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings().as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join(_java_options()),
         # By default Java and Python must have found each other after 15 s, which a busy machine
         # does not always let them.
         "spark.python.authenticate.socketTimeout": "120s",
@@ -102,6 +104,14 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
         "spark.sql.files.ignoreMissingFiles": "false",
         **carried(runner, [] if runner.kind == "local" else more_jars),
     }
+
+
+def _java_options() -> Iterator[str]:
+    yield f"-Dlog4j2.configurationFile={log_settings().as_uri()}"
+    # Java does not ask for TMPDIR. Spark keeps there what it spills, too.
+    if (folder := tempfile.gettempdir()) != _JAVAS_OWN:
+        option = f"-Djava.io.tmpdir={folder}"
+        yield f'"{option}"' if " " in folder else option
 
 
 def _for_hadoop(settings: Mapping[str, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ Of Kubernetes, tests/integration/test_kubernetes_example.py has what Spark makes
 """
 
 import datetime as dt
+import shlex
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,12 @@ def test_no_secret_of_the_jobs_environment_is_on_its_command_line(monkeypatch):
     found = job(YARN | {"spark_submit": SUBMIT, "archive": ARCHIVE})
     assert found.environment()["AWS_SECRET_ACCESS_KEY"] == "canary-1"
     assert "canary" not in " ".join(found.command())
+
+
+@pytest.mark.parametrize("folder", ["/big", "/big disk"])
+def test_java_keeps_its_temporary_files_where_tmpdir_says(folder, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    assert "tmpdir" not in spark_settings(pipeline_of())["spark.driver.extraJavaOptions"]
+    monkeypatch.setattr("tempfile.tempdir", folder)
+    options = shlex.split(spark_settings(pipeline_of())["spark.driver.extraJavaOptions"])
+    assert f"-Djava.io.tmpdir={folder}" in options
