@@ -47,6 +47,11 @@ class Stopped(SystemExit):
         text = f"{self.why}. {there}. {self.rest}."
         return with_code(text, STOPPED)
 
+    @property
+    def message_of_command(self) -> str:
+        """The same for a whole command: one that ships has said what is there."""
+        return self.message if self.there else with_code(f"{self.why}. Run it again.", STOPPED)
+
 
 class _Once:
     """Handler that stops once: a second TERM must not interrupt the unwinding. A second Ctrl-C

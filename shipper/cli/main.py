@@ -414,7 +414,7 @@ def main() -> None:
         code = int(app(prog_name="shipper", standalone_mode=False) or 0)
         sys.stdout.flush()
     except Stopped as stopped:
-        code = _failed(stopped.message, 128 + stopped.signum)
+        code = _failed(stopped.message_of_command, 128 + stopped.signum)
     except ShipperError as error:
         code = _failed(error.message, error.exit_code)
     except _WrongUsage as error:

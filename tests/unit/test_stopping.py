@@ -10,7 +10,7 @@ import pytest
 
 from shipper.processes import ProcessId
 from shipper.runner import exit_code
-from shipper.stopping import PARENT
+from shipper.stopping import PARENT, Stopped
 
 WAITS = """
 import sys, time
@@ -108,3 +108,11 @@ def test_a_parent_that_cannot_be_seen_from_here_is_not_waited_for():
         child.wait(0.5)
     child.kill()
     child.wait()
+
+
+def test_a_command_that_ships_nothing_says_nothing_of_records():
+    stopped = Stopped(signal.SIGTERM)
+    assert "sent" in stopped.message
+    assert "sent" not in stopped.message_of_command
+    stopped.there = "Nothing was sent"
+    assert stopped.message_of_command == stopped.message
