@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,9 @@ class OpenLedger:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
 
-def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
-    """Open the ledgers of a pipeline or replay. Raises UsageError, ConfigError, ClusterError, and
-    LedgerGone for one that does not exist any more."""
+def open_ledgers(config: Path, name: str, cluster_name: str | None) -> Iterator[OpenLedger]:
+    """Open the ledgers of a pipeline or replay, those that can be had first. Raises UsageError,
+    ConfigError, ClusterError, and LedgerGone for one that does not exist any more."""
     return _open(config, load_named(config, name), cluster_name)
 
 
@@ -60,28 +61,36 @@ def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
             f"pipeline {name} ships to {', '.join(pipeline.clusters)}. Choose one with --cluster.",
             code="SHIP-108",
         )
-    return _open(config, pipeline, cluster_name)[0]
+    return next(_open(config, pipeline, cluster_name))
 
 
-def _open(config: Path, pipeline: Pipeline, cluster_name: str | None) -> list[OpenLedger]:
+def _open(config: Path, pipeline: Pipeline, cluster_name: str | None) -> Iterator[OpenLedger]:
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
-    found = []
+    failed: ClusterError | None = None
     for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
-        cluster = load_cluster(config, chosen)
-        client = ClusterClient(cluster)
-        folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), pipeline.key, chosen)
-        log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
-        log.lies_at(None, pipeline.source.formerly)
-        ledger = OpenLedger(pipeline, cluster, client, log)
-        if not log.exists():
-            ledger.check_identity(exists=False)
-            raise ClusterError(
-                f"cluster {chosen}: the ledger topic {log.topic} of pipeline {pipeline.name} does "
-                "not exist. Either nothing was ever shipped, or this user may not see the topic.",
-                code="SHIP-506",
-            )
-        found.append(ledger)
-    return found
+        try:
+            yield _opened(config, pipeline, chosen)
+        except ClusterError as error:  # the others can be asked
+            failed = failed or error
+    if failed:
+        raise failed
+
+
+def _opened(config: Path, pipeline: Pipeline, name: str) -> OpenLedger:
+    cluster = load_cluster(config, name)
+    client = ClusterClient(cluster)
+    folder = LedgerFolder(resolve_uri(config, pipeline.runs_uri), pipeline.key, name)
+    log = LedgerLog(client, cluster, pipeline.key, folder, patience=patience_of(pipeline))
+    log.lies_at(None, pipeline.source.formerly)
+    ledger = OpenLedger(pipeline, cluster, client, log)
+    if not log.exists():
+        ledger.check_identity(exists=False)
+        raise ClusterError(
+            f"cluster {name}: the ledger topic {log.topic} of pipeline {pipeline.name} does "
+            "not exist. Either nothing was ever shipped, or this user may not see the topic.",
+            code="SHIP-506",
+        )
+    return ledger
 
 
 def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from shipper.cli import ledger as ledger_commands
+from shipper.cli.open_ledger import open_ledgers
 from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
@@ -81,3 +82,23 @@ def test_a_ledger_that_cannot_be_read_leaves_an_error_and_no_half_of_a_document(
 
     done = show(ledger("near"), ledger("far", read))
     assert (done.returncode, json.loads(done.stdout)["code"]) == (1, "SHIP-401")
+
+
+def test_a_cluster_that_cannot_be_asked_hides_no_other(monkeypatch, tmp_path):
+    web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [down, near]\n"
+    of_cluster = {
+        f"clusters/{name}": f"cluster: {name}\nbootstrap: 127.0.0.1:9092\n"
+        for name in ("down", "near")
+    }
+    write_config(tmp_path, {"pipelines/web": web} | of_cluster)
+
+    def exists(log):
+        if log.cluster.name == "down":
+            raise ClusterError("cluster down: no answer")
+        return True
+
+    monkeypatch.setattr("shipper.cli.open_ledger.LedgerLog.exists", exists)
+    opened = open_ledgers(tmp_path, "web", None)
+    assert next(opened).cluster.name == "near"
+    with pytest.raises(ClusterError, match="down"):
+        next(opened)
