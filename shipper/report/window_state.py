@@ -208,14 +208,20 @@ class _Fold:
             self.decided = record.run_id, record.finished
 
     def _judge(self, record: WindowRecord, *, own: bool, spans: bool) -> None:
-        """Take the verdict of a delivery gate, or of a ship that failed for good with what it was
-        to send. The order of looks is not that in which runs end."""
+        """Take the verdict of a delivery gate, or of a ship that failed as later ones would, with
+        what it was to send. One that another run has superseded says nothing. The order of looks is
+        not that in which runs end."""
         if record.passed and (own or spans):
             self.passed_last = max(self.passed_last, _Verdict(record.finished))
         elif own and record.step == "gate_delivery" and record.closed:
             closed = _Verdict(record.finished, "its delivery gate is closed")
             self.failed_last = max(self.failed_last, closed)
-        elif own and record.step == "ship" and record.final and self._has_note_of(record.run_id):
+        elif (
+            own
+            and record.step == "ship"
+            and record.fails_again
+            and self._has_note_of(record.run_id)
+        ):
             self.failed_last = max(self.failed_last, _Verdict(record.finished))
 
     def _has_note_of(self, run_id: str) -> bool:

@@ -226,7 +226,7 @@ class TestAVerdict:
 
     def test_what_a_person_has_accepted_is_taken_back(self):
         accepted = record("olga", "accepted", 3, start=hour(0).start, accepted="by olga")
-        failed = record("again", "ship", 6, error="too much in quarantine", final=True)
+        failed = record("again", "ship", 6, error="too much in quarantine", fails_again=True)
         assert self.gaps(self.PASSED, accepted, self.PLANNED) == []
         assert self.gaps(self.PASSED, accepted, self.PLANNED, failed) == ["left"]
         later = record("olga", "accepted", 8, start=hour(0).start, accepted="by olga")
@@ -234,8 +234,10 @@ class TestAVerdict:
 
     def test_a_ship_that_fails_with_nothing_left_to_send_changes_nothing(self):
         planned = record("again", "plan", 5, start=hour(0).start)
-        failed = record("again", "ship", 6, error="no topic", final=True)
+        failed = record("again", "ship", 6, error="no topic", fails_again=True)
         assert self.gaps(self.PASSED, planned, failed) == []
+        superseded = record("again", "ship", 6, error="superseded", final=True)
+        assert self.gaps(self.PASSED, self.PLANNED, superseded) == []
 
 
 class TestARunOfNamedFiles:
