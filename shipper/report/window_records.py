@@ -123,8 +123,10 @@ class WindowRecord(BaseModel):
     asked: bool = True
     """False if nobody could ask the cluster what it holds of the whole window."""
     closed: bool | None = None
-    """True if a check of the gate did not hold; None: another step, or the gate could not be
+    """True if a check of the source gate did not hold; None: another step, or the gate could not be
     evaluated."""
+    distrusted: bool = False
+    """True if a check of the delivery gate did not hold."""
     uncovered: list[Uncovered] = []
     """Files that are not on the cluster, and folders that are empty, by tick."""
     late: dict[str, list[str]] = {}
@@ -263,8 +265,8 @@ def _of_plan(plan: PlanResult, step: Mapping[str, Any]) -> list[WindowRecord]:
 def _of_delivery_gate(gate: DeliveryGateResult, step: Mapping[str, Any]) -> WindowRecord:
     look = gate.coverage
     if gate.status == "failed" or look is None:
-        lost, closed = deleted_in_words(gate.recreated), True if look else None
-        return WindowRecord(**step, cluster=gate.cluster, recreated=lost, closed=closed)
+        lost, judged = deleted_in_words(gate.recreated), look is not None
+        return WindowRecord(**step, cluster=gate.cluster, recreated=lost, distrusted=judged)
     return WindowRecord(
         **{**step, "at": look.looked_at or gate.place},
         cluster=gate.cluster,

@@ -62,8 +62,8 @@ class WindowState(NamedTuple):
     left: Sequence[Uncovered] = ()
     """Rest of the window that is known to be missing, if runs have looked at all of it."""
     distrusted: bool = False
-    """True if its last delivery gate is closed, or its last ship failed for good: then the ledger
-    does not show that it is there."""
+    """True if its last delivery gate is closed, or its last ship failed as later ones would: then
+    the ledger does not show that it is there."""
     run_id: str = ""
     """The run that decided."""
     at: dt.datetime | None = None
@@ -116,13 +116,15 @@ class _Note(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Verdict of a run on what it delivered of the window."""
+    """Verdict of a run on what it delivered of the window, or of a person. Of two, the later one
+    counts."""
 
     at: dt.datetime
+    is_there: bool
     why: str = ""
 
 
-_NEVER = _Verdict(dt.datetime.min.replace(tzinfo=dt.UTC))
+_NO_VERDICT = _Verdict(dt.datetime.min.replace(tzinfo=dt.UTC), True)
 
 
 @dataclass
@@ -139,10 +141,7 @@ class _Fold:
     """Run that closed the source gate, which no run over the whole window has passed since."""
     covered_before: list[Stretch] = field(default_factory=list)
     """Stretches covered before the gate closed, or since then by runs over the whole window."""
-    passed_last: _Verdict = _NEVER
-    """The last one that it is there."""
-    failed_last: _Verdict = _NEVER
-    """The last one that it is not, or that nobody should trust it: whatever the ledger holds."""
+    verdict: _Verdict = _NO_VERDICT
     lost: str = ""
     """Finding on records that are lost, since the last run that looked and passed."""
     left: list[_Note] = field(default_factory=list)
@@ -154,7 +153,8 @@ class _Fold:
     last: str = ""
     """The last run over exactly this window."""
     in_force: list[str] = field(default_factory=list)
-    """Of those that have passed, the last one that looked, and those of named files since then."""
+    """Runs that passed over exactly this window, from the last one that looked on: the others are
+    of named files."""
     doubts: dict[str, str] = field(default_factory=dict)
     accepted: str = ""
     """What a person who accepted all of the window as it was has said."""
@@ -162,10 +162,6 @@ class _Fold:
     open: dict[str, UnderWay] = field(default_factory=dict)
     decided: tuple[str, dt.datetime | None] = "", None
     """Run, and when its step ended."""
-
-    @property
-    def distrusted(self) -> bool:
-        return self.failed_last.at > self.passed_last.at
 
     def add(self, record: WindowRecord) -> None:
         window, start, end = self.window, record.start, record.until
@@ -188,7 +184,7 @@ class _Fold:
             self.last = record.run_id
             if record.step == "report":
                 self.doubts[record.run_id] = record.doubt
-        if own and record.step == "gate_source" and record.closed is not None:
+        if own and record.closed is not None:
             if record.closed and not self.closed:
                 self.covered_before = list(self.covered)
             self.closed = record.run_id if record.closed else ""
@@ -212,20 +208,17 @@ class _Fold:
         what it was to send. One that another run has superseded says nothing. The order of looks is
         not that in which runs end."""
         if record.passed and (own or spans):
-            self.passed_last = max(self.passed_last, _Verdict(record.finished))
-        elif own and record.step == "gate_delivery" and record.closed:
-            closed = _Verdict(record.finished, "its delivery gate is closed")
-            self.failed_last = max(self.failed_last, closed)
-        elif (
-            own
-            and record.step == "ship"
-            and record.fails_again
-            and self._has_note_of(record.run_id)
-        ):
-            self.failed_last = max(self.failed_last, _Verdict(record.finished))
+            self._hear(_Verdict(record.finished, True))
+        elif own and record.distrusted:
+            self._hear(_Verdict(record.finished, False, "its delivery gate is closed"))
+        elif own and record.step == "ship" and record.fails_again and self._has_note_of(record):
+            self._hear(_Verdict(record.finished, False))
 
-    def _has_note_of(self, run_id: str) -> bool:
-        return any(note.run_id == run_id for note in self.left)
+    def _has_note_of(self, record: WindowRecord) -> bool:
+        return any(note.run_id == record.run_id for note in self.left)
+
+    def _hear(self, verdict: _Verdict) -> None:
+        self.verdict = max(self.verdict, verdict)
 
     def _accept(self, record: WindowRecord, stretch: Stretch, *, spans: bool) -> None:
         """Take a person's word that nothing more will come: files that runs left out, and that a
@@ -236,7 +229,7 @@ class _Fold:
         self.left = [note for note in self.left if not _within(note.of, stretch)]
         if spans:
             self.closed = self.lost = ""
-            self.passed_last = max(self.passed_last, _Verdict(record.finished))
+            self._hear(_Verdict(record.finished, True))
             self.accepted = record.accepted
             self.decided = record.run_id, record.finished
 
@@ -245,7 +238,9 @@ class _Fold:
         do."""
         at = record.committed.get(str(self.window)) if record.committed else None
         is_news = at is not None and (self.committed is None or at > self.committed)
-        aside = self.closed or self.lost or self.open or record.uncovered or self.distrusted
+        aside = (
+            self.closed or self.lost or self.open or record.uncovered or not self.verdict.is_there
+        )
         return bool(self.held) and not (is_news or aside)
 
     def _look(self, record: WindowRecord, stretch: Stretch, *, own: bool) -> None:
@@ -316,8 +311,8 @@ class _Fold:
         if self.lost:
             return WindowState(FAILED, self.lost)
         left = [note.of for note in self.left]
-        if self.distrusted:
-            why = self.failed_last.why or (_reasons(left) if left else _FAILED)
+        if not self.verdict.is_there:
+            why = self.verdict.why or (_reasons(left) if left else _FAILED)
             return WindowState(FAILED, why, left, distrusted=True)
         if not self.is_covered and self.is_early:
             return WindowState(MISSING, "it was not over when its last run looked")

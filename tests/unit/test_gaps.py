@@ -194,8 +194,8 @@ def record(run_id, step, second, **learned):
 
 
 class TestAVerdict:
-    """A delivery gate that closes, and a ship that fails for good, count whatever the ledger
-    holds."""
+    """A delivery gate that closes, and a ship that fails as later ones would, count whatever the
+    ledger holds."""
 
     LATE = LeftFile(path="late.log", size_bytes=1, modified_ms=1)
     PASSED = record("first", "gate_delivery", 0, passed=True, start=hour(0).start)
@@ -203,7 +203,7 @@ class TestAVerdict:
         "again", "plan", 5, start=hour(0).start,
         uncovered=[Uncovered(window=str(hour(0)), why="left", files=[LATE])],
     )  # fmt: skip
-    CLOSED = record("again", "gate_delivery", 7, closed=True, error="closed", final=True)
+    CLOSED = record("again", "gate_delivery", 7, distrusted=True, error="closed", final=True)
 
     def gaps(self, *records):
         held = Inventory(files={FileId("late.log", 1, 1): Tally(files=1, complete=1)})

@@ -8,8 +8,16 @@ from shipper.config.checks import SizeVsHistoryCheck
 from shipper.report.past_runs import find_retry_exclusions, last_ship, past_runs
 from shipper.report.phases import Phases
 from shipper.report.plan_result import PlannedFile, PlanResult
-from shipper.report.results import GateResult, RunReport, ShipResult, TopicAccount
+from shipper.report.results import (
+    Coverage,
+    DeliveryGateResult,
+    GateResult,
+    RunReport,
+    ShipResult,
+    TopicAccount,
+)
 from shipper.report.run_folder import RunFolder
+from shipper.report.window_records import read_records
 from shipper.windows.window import Window
 from spark_jobs.gates.source_view import SourceView
 from tests.samples.config import pipeline_of
@@ -164,3 +172,16 @@ def test_a_closed_source_gate_holds_files_back_also_when_the_schedule_has_change
     assert find_retry_exclusions(str(tmp_path), "web", ["a"], [both], end).closed == {both}
     gate(0, 3, "succeeded")
     assert find_retry_exclusions(str(tmp_path), "web", ["a"], [both], end).closed == set()
+
+
+def test_a_closed_delivery_gate_holds_no_file_back(tmp_path):
+    window, end = Window(START, START + HOUR), START + 9 * HOUR
+    of_run = common(window, "r1") | {"status": "failed"}
+    found = Coverage(start=window.start, end=window.end)
+    gate = DeliveryGateResult(
+        cluster="a", checks=[checked("sum_closes", False, "", "")], coverage=found, **of_run
+    )
+    RunFolder(str(tmp_path), "web", window, "r1").write("gate_delivery.a", gate)
+    (left,) = read_records(str(tmp_path), "web", START)
+    assert (left.distrusted, left.closed) == (True, None)
+    assert find_retry_exclusions(str(tmp_path), "web", ["a"], [window], end).closed == set()
