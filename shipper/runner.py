@@ -320,24 +320,23 @@ def oom_kills() -> int | None:
 
 
 _OOM_KILLS_BEFORE = oom_kills()
-_BY_SOMEBODY = "by somebody or by a program, not by the kernel's out-of-memory killer"
+
+
+def may_lack_memory() -> bool:
+    """Return False if the kernel is known to have killed nothing since this process began."""
+    return None in (kills := oom_kills(), _OOM_KILLS_BEFORE) or kills != _OOM_KILLS_BEFORE
 
 
 def why_killed() -> str:
     """Return the known facts on who killed a process that this one started."""
-    if (kills := oom_kills()) is None or _OOM_KILLS_BEFORE is None:
+    if not may_lack_memory():
+        return "by somebody or by a program, not by the kernel's out-of-memory killer"
+    if _OOM_KILLS_BEFORE is None:
         return "by somebody, or by the kernel because memory ran out (the kernel's log shows it)"
-    if kills == _OOM_KILLS_BEFORE:
-        return _BY_SOMEBODY
     return (
         "while memory ran out: the kernel killed a process, most likely this one (lower "
         "`runner.cores` or `runner.driver_memory`)"
     )
-
-
-def killed_by_somebody() -> str:
-    """Return that, in words, if the kernel is known not to have done it; else nothing."""
-    return _BY_SOMEBODY if oom_kills() == _OOM_KILLS_BEFORE is not None else ""
 
 
 def ask_to_stop(pid: int, runner: Runner, signum: int = signal.SIGTERM) -> None:

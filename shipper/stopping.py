@@ -49,7 +49,7 @@ class Stopped(SystemExit):
 
     @property
     def message_of_command(self) -> str:
-        """The same for a whole command: one that ships has said what is there."""
+        """Message of a whole command, which speaks of records only if it ships them."""
         return self.message if self.there else with_code(f"{self.why}. Run it again.", STOPPED)
 
 

@@ -23,7 +23,7 @@ from shipper.config.rules import suggestion
 from shipper.driver import kerberos
 from shipper.errors import ShipperError, why_system
 from shipper.finding import Finding, fail
-from shipper.runner import killed_by_somebody
+from shipper.runner import may_lack_memory, why_killed
 from spark_jobs.jvm import java_process
 
 _LONGEST = 400
@@ -344,8 +344,8 @@ def java_is_gone(error: Exception) -> Finding | None:
             return None
     elif isinstance(error, ConnectionError | EOFError):
         return None
-    if code == -signal.SIGKILL and (not_memory := killed_by_somebody()):
-        return fail(f"Spark's Java process was killed (SIGKILL) {not_memory}", code=_SPARK)
+    if code == -signal.SIGKILL and not may_lack_memory():
+        return fail(f"Spark's Java process was killed (SIGKILL) {why_killed()}", code=_SPARK)
     return _exit("Spark's Java process", code, _MEMORY)
 
 

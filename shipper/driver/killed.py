@@ -13,9 +13,9 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
 
 from shipper.config.pipeline import Pipeline
 from shipper.driver.context import RunContext
@@ -36,6 +36,13 @@ class _Note(BaseModel):
     started: str
     window: str
     request: RunRequest
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_release(cls, note: dict[str, Any]) -> dict[str, Any]:
+        """Take a note that held clusters and replay alone."""
+        kept = {name: note[name] for name in ("clusters", "replay") if note.get(name)}
+        return {"request": kept} | note
 
     def may_run(self) -> bool:
         return self.host != socket.gethostname() or ProcessId(self.pid, self.started).alive()

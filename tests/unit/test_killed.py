@@ -101,6 +101,16 @@ def test_the_report_of_a_killed_replay_is_the_replays(world, gaps):
     assert RUN not in gaps()
 
 
+def test_the_note_of_an_earlier_release_is_read(world, gaps):
+    folder = left_by(world, dead())
+    (note,) = world.index.with_name("shipments.sqlite.running").rglob("*.json")
+    kept = json.loads(note.read_text())
+    del kept["request"]
+    note.write_text(json.dumps(kept | {"clusters": ["near"], "replay": None}))
+    assert RUN in gaps()
+    assert folder.find(REPORT, RunReport).asked.clusters == ("near",)
+
+
 @pytest.mark.parametrize("host", [None, "another.example"])
 def test_a_run_that_is_at_work_or_on_another_machine_is_left_alone(world, gaps, host):
     folder = left_by(world, dead() if host else ProcessId.of(os.getpid()), host)
