@@ -99,7 +99,7 @@ class Job:
     run_id: str
     steps: tuple[str, ...]
     request: RunRequest = field(default_factory=RunRequest)
-    _request_file: Path | None = field(default=None, init=False, repr=False, compare=False)
+    _folder: Path | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def results_uri(self) -> str:
@@ -129,31 +129,32 @@ class Job:
         given: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start the process that runs the steps, in a session of its own, so that stopping it stops
-        the JVM and Spark's Python workers with it. ``given`` as for :meth:`environment`. Raises
-        UsageError if that is not possible. Call :meth:`remove_request` once the process is gone, or
-        let :func:`started` do so."""
+        the JVM and Spark's Python workers with it. Its temporary files, and its request, lie in a
+        folder of its own. ``given`` as for :meth:`environment`. Raises UsageError if that is not
+        possible. Call :meth:`clean_up` once the process is gone, or let :func:`started` do so."""
         environment = self.environment(given)
         try:
-            with tempfile.NamedTemporaryFile("w", prefix="shipper-request-", delete=False) as file:
-                file.write(self.request.model_dump_json(exclude_defaults=True))
+            self._folder = Path(tempfile.mkdtemp(prefix="shipper-job-"))
+            request = self._folder / "request.json"
+            request.write_text(self.request.model_dump_json(exclude_defaults=True))
         except OSError as error:
+            self.clean_up()
             raise UsageError(
                 f"pipeline {self.pipeline.name}: the temporary folder cannot be written "
                 f"({error.strerror}). Nothing was sent. Make room there, or set TMPDIR to another.",
                 code="SHIP-804",
             ) from error
-        self._request_file = Path(file.name)
         try:
             return subprocess.Popen(
-                self.command(file.name),
-                env=environment,
+                self.command(request),
+                env={**environment, "TMPDIR": str(self._folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
             )
         except OSError as error:
-            self.remove_request()
+            self.clean_up()
             raise UsageError(
                 f"pipeline {self.pipeline.name}: {error.filename} cannot be started "
                 f"({error.strerror}). Nothing was sent. Correct `runner.python` or "
@@ -161,21 +162,20 @@ class Job:
                 code="SHIP-804",
             ) from error
 
-    def remove_request(self) -> None:
-        """Remove the file with the request, if the process ended before it read the file."""
-        if self._request_file is not None:
-            self._request_file.unlink(missing_ok=True)
+    def clean_up(self) -> None:
+        """Remove the process's temporary files: Java that is killed leaves its own."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def command(self, request: str | None = None) -> list[str]:
+    def command(self, request: Path | None = None) -> list[str]:
         """Return the argv of the process that runs the steps. ``request``: the file with the run's
-        request, which that process removes once it has read it. Neither holds a secret: those are
-        read from the config by the job itself."""
+        request. Neither holds a secret: those are read from the config by the job itself."""
         runner = self.pipeline.runner
         window = f"{self.window.start.isoformat()}/{self.window.end.isoformat()}"
         arguments = ["--config", str(self.config_dir), "--pipeline", self.pipeline.name]
         arguments += ["--run-id", self.run_id, "--window", window]
         if request is not None:
-            arguments += ["--request", request]
+            arguments += ["--request", str(request)]
         arguments += self.steps
         if runner.spark_submit is None:
             return [runner.python or sys.executable, "-m", "spark_jobs", *arguments]
@@ -293,7 +293,7 @@ def started(
         stop_job(child, job.pipeline.runner, signum)
         raise
     finally:
-        job.remove_request()
+        job.clean_up()
 
 
 def exit_code(returned: int) -> int:

@@ -71,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--request",
         type=Path,
-        help="file with what the run is asked for (shipper.request), JSON; it is removed",
+        help="file with what the run is asked for (shipper.request), JSON",
     )
     parser.add_argument(
         "steps",
@@ -187,14 +187,10 @@ def _run(arguments: argparse.Namespace, asked: RunRequest) -> int:
 
 
 def _request(file: Path | None) -> RunRequest:
-    """Read the request, and remove its file: the task that started this process ends without
-    cleaning up after itself."""
     if file is None:
         return RunRequest()
     try:
-        text = file.read_bytes()
-        file.unlink()
-        return RunRequest.model_validate_json(text)
+        return RunRequest.model_validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         raise UsageError(
             f"the run's request {file} cannot be read: {error}. Nothing was sent. The process that "

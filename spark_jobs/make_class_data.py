@@ -9,6 +9,7 @@ jars as before. Never fails: without an archive everything works.
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -103,13 +104,14 @@ def main() -> int:
         return 0
     try:
         class_data.folder().mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(dir=class_data.folder(), prefix="part-") as part,
-            tempfile.TemporaryDirectory() as logs,
-        ):
+        with tempfile.TemporaryDirectory(
+            dir=class_data.folder(), prefix="part-", ignore_cleanup_errors=True
+        ) as part:
+            # A job that began this process takes its own temporary folder with it.
+            os.environ["TMPDIR"] = tempfile.tempdir = part
             made = Path(part) / "made.jsa"
             _small_run(
-                Path(logs),
+                Path(tempfile.mkdtemp(prefix="logs-")),
                 [
                     *class_data.OPTIONS,
                     f"-XX:ArchiveClassesAtExit={made}",

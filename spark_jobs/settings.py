@@ -42,7 +42,6 @@ _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-_JAVAS_OWN = "/tmp"
 _TUNABLES = ":".join(f"glibc.malloc.{name}={value}" for name, value in _MALLOC.items())
 
 
@@ -109,9 +108,8 @@ def spark_settings(pipeline: Pipeline) -> dict[str, str]:
 def _java_options() -> Iterator[str]:
     yield f"-Dlog4j2.configurationFile={log_settings().as_uri()}"
     # Java does not ask for TMPDIR. Spark keeps there what it spills, too.
-    if (folder := tempfile.gettempdir()) != _JAVAS_OWN:
-        option = f"-Djava.io.tmpdir={folder}"
-        yield f'"{option}"' if " " in folder else option
+    option = f"-Djava.io.tmpdir={tempfile.gettempdir()}"
+    yield f'"{option}"' if " " in option else option
 
 
 def _for_hadoop(settings: Mapping[str, str]) -> dict[str, str]:

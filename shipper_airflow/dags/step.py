@@ -123,7 +123,7 @@ class Child:
         if self._process.poll() is None:
             stop_job(self._process, self._runner, grace_seconds=GRACE_SECONDS)
         self._kill_group()
-        self._job.remove_request()
+        self._job.clean_up()
         if self._process.stdout is not None:
             self._process.stdout.close()
 

@@ -66,11 +66,11 @@ def test_stdin_is_not_the_tasks_own(tmp_path):
     assert lines == ["done"]
 
 
-def test_a_child_that_is_stopped_before_it_reads_its_request_leaves_no_file(tmp_path, monkeypatch):
+def test_a_child_that_is_stopped_leaves_no_temporary_file(tmp_path, monkeypatch):
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    child = Child(job(tmp_path, "echo begun; sleep 600"))
+    child = Child(job(tmp_path, "touch $TMPDIR/spilled; echo begun; sleep 600"))
     assert child.run(lambda _: child.ask_to_stop()) == -signal.SIGTERM
     assert list(folder.iterdir()) == []
 

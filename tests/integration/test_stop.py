@@ -35,12 +35,15 @@ class SlowRun:
         # A shell starts what it runs in the background with SIGINT ignored, and processes pass that
         # on.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.temporary = world.root / "temporary"
+        self.temporary.mkdir(exist_ok=True)
         self._log = (world.root / "run.log").open("w+")
         self.process = subprocess.Popen(
             command or world.command("run", world.name, "--window", WINDOW),
             stdout=self._log,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, "TMPDIR": str(self.temporary)},
         )
         signal.signal(signal.SIGINT, before)
         there = world.ledger_count()
@@ -116,6 +119,7 @@ def stop(world, signum):
     said = run.said()
     assert code == 128 + signum, said
     assert run.alive() == []
+    assert list(run.temporary.iterdir()) == []
     assert lease_is_free(world), said
     there = world.ledger_count()
     assert 0 < there < 240_000
@@ -215,6 +219,7 @@ def test_a_killed_driver_leaves_no_java(world):
     run.process.wait(_ENDS_WITHIN_SECONDS * slowness())
     wait_until(lambda: run.alive() == [], _ENDS_WITHIN_SECONDS)
     assert run.process.returncode == 1
+    assert list(run.temporary.iterdir()) == []
     assert "the run was killed (SIGKILL)" in run.said()
     assert oom_kills() != OOM_KILLS or "not by the kernel's out-of-memory killer" in run.said()
     [report] = [

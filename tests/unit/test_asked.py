@@ -4,7 +4,6 @@ says of it."""
 import datetime as dt
 import io
 import json
-import subprocess
 import sys
 import tempfile
 
@@ -148,23 +147,20 @@ def test_a_field_with_a_title_is_an_option_of_run():
     assert {flag_of(name) for name in FORM} <= options
 
 
-def test_the_file_by_which_the_spark_side_gets_the_request_is_gone_while_the_job_is_there(
-    tmp_path, monkeypatch
-):
+def test_a_jobs_temporary_folder_goes_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     window = Window(
         dt.datetime(2026, 11, 1, tzinfo=dt.UTC), dt.datetime(2026, 11, 2, tzinfo=dt.UTC)
     )
     whole = asked(clusters=("far",), rate_limit="5MB/s", files=("/a b",), scheduled=True)
     job = Job(pipeline(), tmp_path / "none", window, "r", (PLAN,), whole)
-    child = job.start(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert (child.wait(), list(tmp_path.iterdir())) == (UsageError.exit_code, [])
+    assert (run_job(job), list(tmp_path.iterdir())) == (UsageError.exit_code, [])
     job.pipeline = pipeline(runner={"python": "/no/python"})
     with pytest.raises(UsageError) as refused:
         job.start()
     assert (refused.value.code, list(tmp_path.iterdir())) == ("SHIP-804", [])
     job.pipeline = pipeline(runner={"python": "false"})
-    assert (run_job(job), list(tmp_path.iterdir())) == (1, []), "it ends before it reads the file"
+    assert (run_job(job), list(tmp_path.iterdir())) == (1, [])
 
 
 def test_a_result_of_an_earlier_release_is_read():

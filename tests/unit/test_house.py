@@ -194,6 +194,7 @@ _ALLOWED_WRITES = {
     "shipper/whole_files.py": "it is the one place",
     "shipper/cli/samples.py": "a temporary folder",
     "shipper/jars.py": "a cache: a jar gets its name when its checksum is right",
+    "shipper/runner.py": "a temporary folder",
     "shipper/processes.py": "a mark on a process of its own",
     "spark_jobs/jvm.py": "a temporary folder",
     "spark_jobs/make_class_data.py": "a temporary folder",
