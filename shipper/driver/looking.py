@@ -20,7 +20,7 @@ from shipper.driver.recognition import PLAIN
 from shipper.driver.recreated import judge
 from shipper.kafka.admin import ClusterAdmin
 from shipper.ledger.fold import Chunks
-from shipper.ledger.heads import HEAD_BYTES, length_of
+from shipper.ledger.heads import HEAD_BYTES, Heads, length_of
 from shipper.ledger.log import LedgerQuestion, ask_heads, ask_state
 from shipper.report.plan_result import PlannedFile
 from shipper.types import FileId
@@ -39,10 +39,12 @@ def look_into(
     ask: Ask,
     chunks: Chunks,
     files: Iterable[PlannedFile],
+    alike: Heads | None = None,
 ) -> Originals:
     """Find out what those of ``files`` may be that the ledger does not know. ``chunks``: what it
-    has at their paths; what it has at others is added. Notes the sums of the beginnings that
-    decide, and the faults of files that cannot be read. Raises ShipperError."""
+    has at their paths; what it has at others is added. ``alike``: what begins like them, as far as
+    that was asked. Notes the sums of the beginnings that decide, and the faults of files that
+    cannot be read. Raises ShipperError."""
     overwritten = chunks.overwritten(files)
     new = [
         file
@@ -51,14 +53,21 @@ def look_into(
     ]
     if context.request.reship or not new:
         return {}
-    known = {file.path for file in files}
+    asked = {file.path for file in files}
 
     def read(paths: set[str]) -> None:
-        if more := paths - known:
+        if more := paths - asked:
             chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
-            known.update(more)
+            asked.update(more)
 
-    may_be = _may_be(context.pipeline.source, ask, chunks, read, new)
+    heads = {file.head for file in new}
+    if context.pipeline.source.on_renamed != "recognise":
+        alike = None
+    elif alike is None or not heads <= alike.wanted:
+        alike = ask(ask_heads(heads))
+    before = {file.id: rotated_from(file.path) if alike else [] for file in new}
+    read({path for paths in before.values() for path in paths})
+    may_be = _may_be(context.pipeline.source, alike, chunks, before, new)
     paths = {one.path for ones in may_be.values() for one in ones}
     read(paths)
     there = context.engine.look_for(sorted(paths)) if paths else {}
@@ -79,19 +88,16 @@ def look_into(
 
 def _may_be(
     source: Source,
-    ask: Ask,
+    alike: Heads | None,
     chunks: Chunks,
-    read: Callable[[set[str]], None],
+    before: Mapping[FileId, Sequence[str]],
     files: Sequence[PlannedFile],
 ) -> dict[FileId, list[FileId]]:
     """Return the files of the ledger that each file may be, there or not: those of its own path,
-    those that begin alike and, since a file that was short when it was shipped has another head by
-    now, short ones of the names from which it may have been rotated."""
-    recognises = source.on_renamed == "recognise"
-    alike = ask(ask_heads({file.head for file in files})).found if recognises else {}
-    nearest = {head: _Nearest(those) for head, those in alike.items()}
-    before = {file.id: rotated_from(file.path) if recognises else [] for file in files}
-    read({path for paths in before.values() for path in paths})
+    those that begin ``alike`` (None: renamed files are not recognised) and, since a file that was
+    short when it was shipped has another head by now, short ones of the names from which it may
+    have been rotated."""
+    nearest = {head: _Nearest(those) for head, those in alike.found.items()} if alike else {}
     return {
         file.id: [
             *(

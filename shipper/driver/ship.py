@@ -56,11 +56,11 @@ from shipper.errors import (
 )
 from shipper.kafka.topics import TopicLookup, wait_for
 from shipper.ledger.codec import encode_alias
-from shipper.ledger.fold import Chunks, Invalidated, SentToTopic
+from shipper.ledger.fold import Chunks, Invalidated, LedgerState, SentToTopic
 from shipper.ledger.identity import LedgerIdentity
 from shipper.ledger.incarnations import Incarnations
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed
+from shipper.ledger.log import LedgerLog, LedgerQuestion, ask_committed, ask_state
 from shipper.ledger.records import Alias, Entry, Generation
 from shipper.ledger.takeover import Fences, Takeover, take_over
 from shipper.ledger.writing import invalidate, right_of, write_as_lane
@@ -251,12 +251,20 @@ class ClusterShip:
             self._ledger,
             self._preflight.settings,
             Generation(self._context.folder.run_id, tasks, lanes),
-            [file.path for file in self._seen],
+            self._question(),
             lease=self._lease,
             fences=self._fences,
         )
         self._lease.control = self._fences = None  # of the first takeover alone
         return taken
+
+    def _question(self) -> LedgerQuestion[LedgerState]:
+        """What the takeover asks: what the ledger has of the files, and which others begin like
+        those that no cluster seemed to have, as far as the plan has read them."""
+        paths = [file.path for file in self._seen]
+        recognises = self._context.pipeline.source.on_renamed == "recognise"
+        heads = {file.head for file in self._seen if file.head} if recognises else ()
+        return ask_state(paths, () if self._context.request.reship else heads)
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
         """Return the takeover without chunks whose topics are gone. The ship fails if records of
@@ -326,7 +334,9 @@ class ClusterShip:
             return self._ledger.decide(question).answer
 
         with self._context.phases("recognising files"):
-            self._originals = look_into(self._context, self._client, ask, taken.chunks, self._seen)
+            self._originals = look_into(
+                self._context, self._client, ask, taken.chunks, self._seen, taken.alike
+            )
 
     def _engine_looks_at(self, files: Sequence[PlannedFile]) -> None:
         """Look at files that the plan did not look at, since no cluster seemed to lack them."""

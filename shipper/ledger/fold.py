@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple, Protocol
 from shipper.errors import LedgerDamaged
 from shipper.ledger.codec import Damage, DecodedRecord, decode, peek_key
 from shipper.ledger.control import Control
+from shipper.ledger.heads import Heads
 from shipper.ledger.intervals import Interval, IntervalSet, decode_ordinals
 from shipper.ledger.records import (
     Alias,
@@ -483,6 +484,7 @@ class LedgerRecords:
     archived: list[LogRecord]
     """Records that were moved out of the topic: of the same files, and of others in the same
     shards."""
+    alike: Heads
     control: Control
     control_end: int
     """Offset up to which the control partition was read."""
@@ -539,6 +541,8 @@ class LedgerState:
     invalidated: dict[FileId, Invalidated]
     """File → since when its earlier chunks do not count."""
     chunks: Chunks
+    alike: Heads
+    """Files of the whole ledger with the heads that were asked for."""
     chunks_end: int
     """Offset up to which the chunk partition was read."""
     other: str | None = None
@@ -553,7 +557,9 @@ def add_up(read: LedgerRecords) -> LedgerState:
         invalidated.update(invalidations_in(found))
         for record, entry in found:
             chunks.take(entry, record.timestamp_ms)
-    return LedgerState(read.control, invalidated, chunks, read.chunks_end, read.files.other)
+    return LedgerState(
+        read.control, invalidated, chunks, read.alike, read.chunks_end, read.files.other
+    )
 
 
 def invalidations_in(found: Iterable[DecodedRecord]) -> dict[FileId, Invalidated]:

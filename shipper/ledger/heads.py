@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,18 +60,16 @@ class Heads:
     is."""
 
     pipeline: str
-    wanted: Collection[str] = ()
-    """Heads that are looked for: a set, or the keys of a dict."""
+    wanted: frozenset[str] = frozenset()
+    """Heads that are looked for."""
     roots: Roots = field(default_factory=Roots)
     found: dict[str, set[FileId]] = field(default_factory=dict)
     """Head → files of the ledger that have it, at their present paths."""
-    end: int = 0
-    """Offset up to which the chunk partition was read."""
 
     def feed(self, records: Iterable[LogRecord]) -> Heads:
         """Take in records of the chunk partition. A record without a sound key is skipped: whoever
         reads the file's records raises for it."""
-        for record in records:
+        for record in records if self.wanted else ():
             head = _IN_VALUE.search(record.value or b"")
             if head and (name := head[1].decode()) in self.wanted:
                 with suppress(Unsound):
@@ -83,7 +81,7 @@ class Heads:
     def may_be_in(self, index: bytes) -> bool:
         """Return True if records with this index may have one of the heads. ``index``: by
         :func:`index_of`."""
-        return not self._indexed.isdisjoint(_ENTRY.iter_unpack(index))
+        return bool(self.wanted) and not self._indexed.isdisjoint(_ENTRY.iter_unpack(index))
 
     @cached_property
     def _indexed(self) -> frozenset[tuple[int, int]]:

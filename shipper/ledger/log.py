@@ -44,9 +44,7 @@ from shipper.kafka.outcomes import GRANT_SECONDS
 from shipper.ledger.codec import (
     FORMER_FORMAT,
     Damage,
-    decode,
     decode_sound,
-    encode_archive_key,
     encode_named_snapshot,
 )
 from shipper.ledger.control import Control
@@ -155,20 +153,28 @@ def ask_committed_keys(start: int) -> LedgerQuestion[CommittedKeys]:
     return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._committed_keys(start, wait))
 
 
-def ask_files(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerRecords]:
-    """Ask for all records about some files; None: about all."""
-    return LedgerQuestion((CONTROL, CHUNKS), lambda ledger, wait: ledger._records_of(paths, wait))
+def ask_files(
+    paths: Collection[str] | None = None, heads: Collection[str] = frozenset()
+) -> LedgerQuestion[LedgerRecords]:
+    """Ask for all records about some files (None: about all), and which files, of all, have one of
+    ``heads``."""
+    return LedgerQuestion(
+        (CONTROL, CHUNKS), lambda ledger, wait: ledger._records_of(paths, heads, wait)
+    )
 
 
-def ask_state(paths: Collection[str] | None = None) -> LedgerQuestion[LedgerState]:
-    """Ask for the sum of the records about some files (None: all)."""
-    files = ask_files(paths)
+def ask_state(
+    paths: Collection[str] | None = None, heads: Collection[str] = frozenset()
+) -> LedgerQuestion[LedgerState]:
+    """Ask for the sum of what :func:`ask_files` asks for."""
+    files = ask_files(paths, heads)
     return LedgerQuestion(files.partitions, lambda ledger, wait: add_up(files.answer(ledger, wait)))
 
 
 def ask_heads(wanted: Collection[str]) -> LedgerQuestion[Heads]:
-    """Ask which files of the ledger have one of these heads. ``wanted``: a set."""
-    return LedgerQuestion((CHUNKS,), lambda ledger, wait: ledger._heads(wanted, wait))
+    """Ask which files of the ledger have one of these heads."""
+    files = ask_files((), wanted)
+    return LedgerQuestion(files.partitions, lambda ledger, wait: files.answer(ledger, wait).alike)
 
 
 def ask_partition(partition: int) -> LedgerQuestion[list[LogRecord]]:
@@ -496,13 +502,15 @@ class LedgerLog:
     def records_of_topic(self, *, wait_seconds: float | None) -> LedgerRecords:
         """Look at the topic from its first record on, whatever snapshot there is."""
         with self._named():
-            return self._records(None, None, wait_seconds)
+            return self._records(None, None, frozenset(), wait_seconds)
 
     def _records_of(
-        self, paths: Collection[str] | None, wait_seconds: float | None
+        self, paths: Collection[str] | None, heads: Collection[str], wait_seconds: float | None
     ) -> LedgerRecords:
-        wanted = None if paths is None else frozenset(paths)
-        return self._from_snapshot(lambda stored: self._records(stored, wanted, wait_seconds))
+        wanted, begin = None if paths is None else frozenset(paths), frozenset(heads)
+        return self._from_snapshot(
+            lambda stored: self._records(stored, wanted, begin, wait_seconds)
+        )
 
     def _from_snapshot(self, read: Callable[[StoredManifest | None], T]) -> T:
         """Read with the latest snapshot that turns out to be usable, or with none."""
@@ -521,8 +529,10 @@ class LedgerLog:
         self,
         stored: StoredManifest | None,
         paths: frozenset[str] | None,
+        heads: frozenset[str],
         wait_seconds: float | None,
     ) -> LedgerRecords:
+        """Read in one pass, which keeps no more than is asked for, however large the ledger is."""
         snapshot = stored.manifest if stored else None
         end = snapshot.chunks_end if snapshot else 0
         # Both partitions are asked at once: a far cluster takes its time for each.
@@ -532,52 +542,22 @@ class LedgerLog:
             names = {} if paths is None else roots.names(paths)
             wanted = None if paths is None else names.keys()
             files = FileRecords(self.pipeline, wanted, ignored=self._ignored)
+            alike = Heads(self.pipeline, heads, roots)
             if snapshot and self.folder:
                 files.feed(snapshot.standing).feed(self.folder.snapshots.records(snapshot, wanted))
+                alike.feed(self.folder.snapshots.beginning_like(snapshot, alike))
             files.feed(records, CONTROL)
             for batch in chunks:
                 files.feed(batch, CHUNKS)
+                alike.feed(batch)
                 end = batch[-1].offset + 1
         self._refuse(files.damaged)
         self._seen = control_end + end
-        archived = self._archived(files.archived(), wanted)
+        archive = files.archived()
+        archived = self._archived(archive, wanted)
+        alike.feed(self._archived(archive, alike))
         told = self.cluster.name, self.topic
-        return LedgerRecords(files, archived, control, control_end, end, roots, names, *told)
-
-    def _heads(self, wanted: Collection[str], wait_seconds: float | None) -> Heads:
-        """Collect heads in one pass that keeps no record: of a large ledger, whatever snapshot and
-        archive it has."""
-        # With this, the snapshot is one that the ledger names.
-        roots = Roots.of(self.root, self._control_now().sources, self._formerly)
-        return self._from_snapshot(
-            lambda stored: self._heads_from(
-                stored.manifest if stored else None,
-                Heads(self.pipeline, wanted, roots),
-                wait_seconds,
-            )
-        )
-
-    def _heads_from(
-        self, snapshot: Manifest | None, found: Heads, wait_seconds: float | None
-    ) -> Heads:
-        archive_key = encode_archive_key(self.pipeline)
-        archive: LogRecord | None = None
-        if snapshot and self.folder:
-            archive = next(
-                (record for record in snapshot.standing if record.key == archive_key), None
-            )
-            found.feed(self.folder.snapshots.beginning_like(snapshot, found))
-        found.end = snapshot.chunks_end if snapshot else 0
-        for batch in self._batches(CHUNKS, found.end, wait_seconds):
-            found.feed(batch)
-            found.end = batch[-1].offset + 1
-            archive = next(
-                (record for record in reversed(batch) if record.key == archive_key), archive
-            )
-        named = decode(self.pipeline, archive) if archive else None
-        return found.feed(
-            self._archived(named[1] if named and isinstance(named[1], Archive) else None, found)
-        )
+        return LedgerRecords(files, archived, alike, control, control_end, end, roots, names, *told)
 
     def snapshot(self) -> Manifest | None:
         """Return the snapshot with which reading begins; None: reading begins at the topic's first

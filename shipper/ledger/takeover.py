@@ -55,7 +55,7 @@ from shipper.ledger.codec import encode_attempt, encode_generation
 from shipper.ledger.control import Control, LaneCounts, ToFence, cover
 from shipper.ledger.fold import LedgerState
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_committed, ask_state
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, LedgerQuestion, ask_committed
 from shipper.ledger.records import Entry, Generation, GenerationKey
 from shipper.ledger.rights import transactional_id
 from shipper.ledger.writing import lane_settings, right_of
@@ -349,13 +349,13 @@ def take_over(
     ledger: LedgerLog,
     settings: LaneSettings,
     run: Generation,
-    paths: Collection[str],
+    question: LedgerQuestion[LedgerState],
     *,
     lease: HeldLease | None = None,
     fences: Fences | None = None,
 ) -> Takeover:
-    """Announce, fence, read: in this order. ``paths``: the files that the run is about. The rest as
-    in :func:`fence_earlier_runs`.
+    """Announce, fence, read: in this order. ``question``: about the files that the run is about.
+    The rest as in :func:`fence_earlier_runs`.
 
     A snapshot's records were committed before the snapshot was made; the rest is read now, up to
     the end. So a snapshot that was found before the fencing is as good as one found after it.
@@ -363,6 +363,6 @@ def take_over(
     fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)
     with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:
         meanwhile.submit(_forget, ledger, fenced)
-        state = ledger.decide(ask_state(paths)).answer
+        state = ledger.decide(question).answer
     _check_that_it_is_the_latest(ledger, fenced.generation, state)
     return Takeover(**vars(state), generation=fenced.generation, after_unended=fenced.after_unended)

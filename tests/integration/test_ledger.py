@@ -117,7 +117,7 @@ class TestTakeover:
         ):
             fenced.clear()
             ledger = ledger_of(world, cluster=cluster)
-            take_over(ledger, settings, Generation(f"run {number}", tasks, lanes), [])
+            take_over(ledger, settings, Generation(f"run {number}", tasks, lanes), ask_state([]))
             assert set(fenced) == expected
             ledger.keep_snapshot(longer_than=0)
             shutil.rmtree(

@@ -114,10 +114,10 @@ MUTANTS = (
             "    fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)\n"
             '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
-            "        state = ledger.decide(ask_state(paths)).answer\n"
+            "        state = ledger.decide(question).answer\n"
         ),
         (
-            "    state = ledger.decide(ask_state(paths)).answer\n"
+            "    state = ledger.decide(question).answer\n"
             "    fenced = fence_earlier_runs(ledger, settings, run, lease=lease, fences=fences)\n"
             '    with runtime.ThreadPoolExecutor(1, thread_name_prefix="forget") as meanwhile:\n'
             "        meanwhile.submit(_forget, ledger, fenced)\n"
@@ -144,8 +144,8 @@ MUTANTS = (
         "no-barrier-on-the-control-partition",
         _BARRIER,
         "shipper/ledger/log.py",
-        "LedgerQuestion(files.partitions, ",
-        "LedgerQuestion((CHUNKS,), ",
+        "LedgerQuestion(files.partitions, lambda ledger, wait: add_up",
+        "LedgerQuestion((CHUNKS,), lambda ledger, wait: add_up",
         "tests/unit/test_deciding_read.py::test_an_invalidation_that_the_old_leader_does_not_have_counts_for_a_takeover",
     ),
     Mutant(

@@ -12,7 +12,7 @@ from shipper.errors import ShipperError
 from shipper.kafka.client import ClusterClient
 from shipper.ledger.fold import SplitState
 from shipper.ledger.lease import HeldLease
-from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed
+from shipper.ledger.log import SETTINGS, LedgerLog, ask_committed, ask_state
 from shipper.ledger.records import CHUNKS, PARTITIONS, Generation
 from shipper.ledger.takeover import take_over
 from shipper.ledger.writing import lane_settings, patience_of
@@ -84,7 +84,7 @@ class LaneHistory(ships.History):
         with nullcontext() if self._no_leases and self._hurts else held as lease:
             taken = take_over(
                 ledger, settings, Generation(run.name, run.tasks, run.lanes),
-                [file.path for file in files], lease=lease,
+                ask_state([file.path for file in files]), lease=lease,
             )  # fmt: skip
             if lease:
                 lease.generation = taken.generation

@@ -122,11 +122,11 @@ RULES = (
         "stale-plan",  # DECIDED_BY_THE_PLAN
         _MODEL,
         "shipper/driver/ship.py",
-        "look_into(self._context, self._client, ask, taken.chunks, self._seen)\n",
-        "{\n"
-        "                **look_into(self._context, self._client, ask, taken.chunks, self._seen),\n"
-        "                **{f.id: [] for f in self._files if f.left and not f.unknown},\n"
-        "            }\n",
+        "ask, taken.chunks, self._seen, taken.alike\n            )\n",
+        "ask, taken.chunks, self._seen, taken.alike\n            )\n"
+        "            self._originals.update(\n"
+        "                (f.id, []) for f in self._files if f.left and not f.unknown\n"
+        "            )\n",
         _NO_TEST,
     ),
     Mutant(
@@ -259,8 +259,8 @@ TOGETHER = {
         "short-files-everywhere",
         _PAST,
         "shipper/driver/looking.py",
-        "rotated_from(file.path) if recognises else []",
-        "list(ask(ask_state()).chunks.files_of_path) if recognises else []",
+        "rotated_from(file.path) if alike else []",
+        "list(ask(ask_state()).chunks.files_of_path) if alike else []",
         _NO_TEST,
     )
 }

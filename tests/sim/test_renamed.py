@@ -2,6 +2,9 @@
 topic as often as it was written. Real servers are asked for the sums alone, and for one rotation
 (tests/integration/test_renamed.py)."""
 
+from unittest.mock import patch
+
+from shipper.driver import looking
 from tests.sim.course import course
 
 
@@ -178,4 +181,20 @@ def test_two_runs_that_recognise_the_same_file_send_nothing(world):
     world.run("planned", "plan")  # and killed
     assert world.run().recognised == [("a.log", "b.log", True)]
     assert world.run("planned", "gate_source", "ship:one", "gate_delivery:one").sent == 0
+    assert set(world.found().values()) == {1}
+
+
+@course()
+def test_a_ship_asks_in_its_takeover_which_files_begin_like_those_of_the_plan(world):
+    """Over 140 ms another question after it took 0.4 s, and read the end of the ledger again."""
+    world.write("a.log", 50)
+    world.run()
+    world.rename("a.log", "b.log")
+    world.write("new.log", 50)
+    asked = []
+    ask = looking.ask_heads
+    with patch.object(looking, "ask_heads", lambda heads: asked.append(heads) or ask(heads)):
+        planned = world.run("second", "plan", "gate_source")
+        assert (planned.recognised, len(asked)) == ([("a.log", "b.log", True)], 1)
+        assert (world.run("second", "ship:one").sent, len(asked)) == (50, 1)
     assert set(world.found().values()) == {1}

@@ -73,7 +73,7 @@ class Protocol(LaneHistory):
         return LedgerLog(client, self.cluster, "sim", folder, **options)
 
     def take_over(self, run_id, lanes=2):
-        return take_over(self.ledger(), self.settings, Generation(run_id, 1, lanes), [])
+        return take_over(self.ledger(), self.settings, Generation(run_id, 1, lanes), ask_state([]))
 
     def lane(self, right, number=0):
         """A lane of task 0, of a generation or with a right of its own."""

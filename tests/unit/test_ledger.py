@@ -16,6 +16,7 @@ from shipper.ledger.codec import (
 )
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, Invalidated, LedgerRecords, add_up
+from shipper.ledger.heads import Heads
 from shipper.ledger.inventory import Inventory, entries, findings
 from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_files, ask_state
 from shipper.ledger.records import (
@@ -123,7 +124,9 @@ class TestRemaining:
             chunk(0, 50, 50, topic="u", generation=9, end=True),
         ]
         state = add_up(
-            LedgerRecords(FileRecords("web").feed(log(*late, *chunks)), [], Control("web"), 0, 0)
+            LedgerRecords(
+                FileRecords("web").feed(log(*late, *chunks)), [], Heads("web"), Control("web"), 0, 0
+            )
         )
         assert state.invalidated == {FILE: Invalidated(9, frozenset("ab"))}
         assert state.chunks.splits[SPLIT].lines == 50
@@ -190,7 +193,9 @@ class TestBytes:
 
     def test_it_is_no_complete_file_of_its_window_and_verify_names_it(self):
         records = log(chunk(0, 50, 50, end=True, read=99))
-        read = LedgerRecords(FileRecords("web").feed(records), [], Control("web"), 0, 0)
+        read = LedgerRecords(
+            FileRecords("web").feed(records), [], Heads("web"), Control("web"), 0, 0
+        )
         inventory = Inventory()
         for of_path in entries(read):
             inventory.add(of_path, "web")

@@ -11,6 +11,7 @@ from shipper.errors import ClusterError
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
+from shipper.ledger.heads import Heads
 from shipper.ledger.records import ChunkKey
 from shipper.types import FileId, LogRecord, SplitId
 from tests.samples.config import write_config
@@ -34,7 +35,7 @@ def ledger(name, read=None):
         )
         for offset, (first, window) in enumerate(zip((0, 10), WINDOWS, strict=True))
     ]
-    found = LedgerRecords(FileRecords("web").feed(records), [], Control("web"), 2, 1)
+    found = LedgerRecords(FileRecords("web").feed(records), [], Heads("web"), Control("web"), 2, 1)
     return SimpleNamespace(
         read=read or (lambda: found),
         check_identity=lambda: None,

@@ -14,6 +14,7 @@ from shipper.kafka.limits import TopicLimit, TopicLimits
 from shipper.ledger.codec import decode, encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import Chunks, FileRecords, LedgerRecords
+from shipper.ledger.heads import Heads
 from shipper.ledger.inventory import entries, findings
 from shipper.ledger.quarantine_headers import QuarantineHeaders, decode_headers
 from shipper.ledger.quarantined import RecordPosition, in_quarantine
@@ -102,7 +103,9 @@ def ledger(*extra):
     ]
     records = [*(encode_chunk("web", key, value) for key, value in chunks), *extra]
     log = [LogRecord(offset, 0, key, value) for offset, (key, value) in enumerate(records)]
-    return LedgerRecords(FileRecords("web").feed(log), [], Control("web"), 0, len(log))
+    return LedgerRecords(
+        FileRecords("web").feed(log), [], Heads("web"), Control("web"), 0, len(log)
+    )
 
 
 def test_an_ordinal_that_two_quarantine_chunks_have_is_found():

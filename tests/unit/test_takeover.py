@@ -8,7 +8,7 @@ from shipper.errors import ClusterError, LedgerGone
 from shipper.kafka.connection import KafkaFault
 from shipper.ledger import takeover
 from shipper.ledger.codec import encode_chunk, encode_lease
-from shipper.ledger.log import CONTROL_NOW, LedgerLog
+from shipper.ledger.log import CONTROL_NOW, LedgerLog, ask_state
 from shipper.ledger.records import CHUNKS, ChunkKey, ChunkValue, Generation, Lease
 from shipper.types import FileId, SplitId
 from tests.doubles.memory_log import MemoryLog
@@ -130,7 +130,9 @@ def test_what_a_lane_commits_until_it_is_fenced_is_known_to_the_run_that_takes_o
     ledger = LedgerLog(log, cluster, "web")
     settings = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
     fences = CommitsUntilItIsFenced(ledger)
-    found = takeover.take_over(ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=fences)
+    found = takeover.take_over(
+        ledger, settings, Generation("ours", 1, 1), ask_state(["a.log"]), fences=fences
+    )
     assert found.chunks.records_by_topic([split.file]) == {"t": 10}
 
 
@@ -145,5 +147,5 @@ def test_a_copy_of_a_ledger_whose_generations_begin_anew_is_refused():
     settings = SimpleNamespace(transactional=True, transaction_timeout_ms=1000)
     with pytest.raises(LedgerGone, match="generation 45"):
         takeover.take_over(
-            ledger, settings, Generation("ours", 1, 1), ["a.log"], fences=Noting(ledger)
+            ledger, settings, Generation("ours", 1, 1), ask_state(["a.log"]), fences=Noting(ledger)
         )
