@@ -29,7 +29,8 @@ class StepFailed(SystemExit):
         self.message, self.said = message, said
         """The reason, and whether the step's own log has it already."""
         self.final = final
-        """True if a retry without a change cannot help."""
+        """True if the task is not to be tried again: that cannot help without a change, or another
+        run does it."""
 
     def __str__(self) -> str:
         return self.message

@@ -26,6 +26,7 @@ from shipper.error_codes import GATE_CLOSED, with_code
 from shipper.errors import ConfigError, UsageError, WindowError
 from shipper.request import FORM, RunRequest, contradiction
 from shipper.runner import GATE_DELIVERY, GATE_SOURCE, PLAN, REPORT, Job, new_run_id, why_skipped
+from shipper.windows.ticks import Ticks
 from shipper.windows.window import Window, parse_moment, partition_key
 from shipper_airflow.dags.faults import StepFailed
 from shipper_airflow.dags.links import ReportLink, WindowLink, report_url, run_page, window_url
@@ -54,6 +55,9 @@ PARAMS = ("window_start", "window_end", *FORM)
 #: Shorter waits happen in the task. Airflow fails a task that it queues again before it heard that
 #: the process of the last time ended.
 _WAIT_HERE_SECONDS = 60.0
+#: Tries of a cluster, a minute and a half apart in all, while the next run waits: a broker that is
+#: started again is back by then.
+_TRIES_BEFORE_WAY = 3
 _LEVEL = re.compile(r"\b(DEBUG|WARN(?:ING)?|ERROR|FATAL|CRITICAL|FAILED)\b")
 _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "WARNING": logging.WARNING}
 
@@ -96,7 +100,7 @@ class _UnlessFinal(RetryPolicy):
             isinstance(exception, StepFailed) and exception.final
         )
         return (
-            RetryDecision.fail("a retry without a change cannot help")
+            RetryDecision.fail("its log says why no retry follows")
             if final
             else RetryDecision.default()
         )
@@ -304,6 +308,7 @@ class ShipperStep(PipelineOperator):
             failure = self._of_the_run(context, result, folder)
         if failure is not None:
             self._closed(context, job, result)
+            self._give_way(context, job, failure)
             self._fail(failure)
         if result is None or self.step.partition(":")[0] not in (GATE_DELIVERY, REPORT):
             return None
@@ -314,6 +319,30 @@ class ShipperStep(PipelineOperator):
 
     def _closed(self, context: Context, job: Job, result: StepResult | None) -> None:
         """Do what the pipeline wants of a step that failed, before it does."""
+
+    def _give_way(self, context: Context, job: Job, failure: StepFailed) -> None:
+        """Let this failure be the last if the next run of the schedule waits for this one: it looks
+        back, and ships the rest to this cluster, while the other clusters need not wait for more
+        retries."""
+        pipeline, (_, _, cluster) = self.pipeline, self.step.partition(":")
+        if not (cluster and pipeline.schedule and job.request.scheduled and pipeline.clusters[1:]):
+            return
+        following, source = Ticks(pipeline.schedule).window_of(job.window.end), pipeline.source
+        looks_back = following.start - dt.timedelta(seconds=source.lookback_seconds)
+        if (
+            not failure.final
+            and (context["ti"].try_number or 1) >= _TRIES_BEFORE_WAY
+            and looks_back <= job.window.start
+            and opens_at(following, source.settle_seconds) <= runtime.now()
+        ):
+            failure.final = True
+            self.log.warning(
+                "%s is not tried again in this run: the run of window %s is due. It looks back, "
+                "and ships the rest to %s; the other clusters need not wait for that.",
+                self.step,
+                following,
+                cluster,
+            )
 
     def _skip_what_nobody_asked_for(self, run: Mapping[str, Any]) -> None:
         if why := why_skipped(self.step, request_of(run)):

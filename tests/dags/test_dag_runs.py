@@ -276,6 +276,33 @@ def test_a_cluster_that_fails_stops_no_other_and_the_run_fails_with_a_report(spa
     assert spark.steps.count("report") == 1
 
 
+@pytest.mark.parametrize(
+    ("scheduled", "lookback", "next_opens", "tries"),
+    [
+        (True, "1h", SIX, 3),
+        (False, "1h", SIX, 5),
+        (True, "30m", SIX, 5),
+        (True, "1h", dt.datetime(2100, 1, 1, tzinfo=dt.UTC), 5),
+    ],
+)
+def test_a_cluster_that_stays_away_leaves_the_rest_to_the_next_run_that_is_due(
+    config, spark, monkeypatch, scheduled, lookback, next_opens, tries
+):
+    """Otherwise the other cluster would get each window half an hour later than the one before."""
+    again = {"retries": 4, "retry_delay": dt.timedelta(0)}
+    monkeypatch.setattr("shipper_airflow.dags.build.RETRIES", again)
+    operators = "shipper_airflow.dags.task_operators"
+    monkeypatch.setattr(f"{operators}._is_scheduled", lambda context: scheduled)
+    monkeypatch.setattr(
+        f"{operators}.opens_at", lambda window, _: next_opens if window.start == SIX else SIX
+    )
+    config.pipeline("web", settle=f"10m, lookback: {lookback}")
+    spark.script(ship_near=["fail"])
+    dag_run = run()
+    assert (dag_run.state, spark.steps.count("ship:near")) == ("failed", tries)
+    assert states(dag_run)["to_far.gate_delivery"] == "success"
+
+
 def test_every_task_survives_a_kill_and_a_metrics_backend_that_is_away(spark, monkeypatch):
     from airflow.sdk.observability import stats
 
