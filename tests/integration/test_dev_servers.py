@@ -218,6 +218,11 @@ def test_the_s3_server_is_filled_by_put_keeps_its_objects_and_looks_at_signature
     put = dev(home, "put", str(tmp_path / "a b.log"), "s3a://logs/2026/")
     assert put.returncode == 0, put.stderr
     assert dev(home, "put", str(tmp_path / "a b.log"), "logs/2026").returncode == 2
+    refused = dev(home, "put", str(tmp_path / "a b.log"), "s3a://x/")
+    assert (refused.returncode, "Traceback" in refused.stderr) == (2, False), refused.stderr
+    with (tmp_path / "large.log").open("wb") as large:
+        large.truncate(300 << 20)  # more than the memory of the server
+    assert dev(home, "put", str(tmp_path / "large.log"), "s3a://large/").returncode == 0
 
     client = S3Client(endpoint, ACCESS_KEY, SECRET_KEY)
     assert client.keys("logs") == ["2026/a b.log"]

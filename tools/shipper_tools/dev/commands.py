@@ -15,6 +15,7 @@ from shipper.errors import UsageError
 from shipper.terminal import visible
 from shipper_tools.dev import servers
 from shipper_tools.dev.airflow import SAVED_TO_DAG_SECONDS
+from shipper_tools.dev.http import Refused
 from shipper_tools.dev.kerberos import USER
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY
 from shipper_tools.dev.s3_client import S3Client
@@ -239,9 +240,12 @@ def put(
             f"the last argument is s3a://BUCKET/ or s3a://BUCKET/PREFIX/, and not {to!r}"
         )
     client = S3Client(_address(ServerName.S3), ACCESS_KEY, SECRET_KEY)
-    client.make_bucket(bucket)
-    for file in files:
-        client.put(bucket, f"{prefix}{file.name}", file.read_bytes())
+    try:
+        client.make_bucket(bucket)
+        for file in files:
+            client.put(bucket, f"{prefix}{file.name}", file.read_bytes())
+    except Refused as error:
+        raise UsageError(f"the S3 server refuses to put files into {to}: {error}") from error
     _print(
         f"{len(files)} {'file is' if len(files) == 1 else 'files are'} in s3a://{bucket}/{prefix}"
     )

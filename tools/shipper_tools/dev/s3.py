@@ -67,7 +67,6 @@ class S3Server(Server):
             "s3proxy.endpoint": self.endpoint,
             "s3proxy.authorization": "none" if self._anonymous else "aws-v2-or-v4",
             **({} if self._anonymous else credentials),
-            "s3proxy.v4-max-non-chunked-request-size": str(128 << 20),
             "jclouds.provider": "filesystem-nio2",
             # Relative to its working directory, it lists nothing.
             "jclouds.filesystem.basedir": str(self.directory / "data"),
