@@ -40,7 +40,11 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def is_local(fs: fsspec.AbstractFileSystem) -> bool:
-    return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
+    return _has(fs, "file")
+
+
+def _has(fs: fsspec.AbstractFileSystem, protocol: str) -> bool:
+    return protocol in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
 class _Storage:
@@ -75,10 +79,13 @@ def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> 
     """Write a file to any URL that fsspec knows. If writing fails, the file is as before. Raises
     StorageError.
 
-    The content goes into a part with a name of its own, which is then renamed. ``durable``: on a
-    local disk the file also survives a power failure.
+    The content goes into a part with a name of its own, which is then renamed; on S3 a request puts
+    it there as a whole. ``durable``: on a local disk the file also survives a power failure.
     """
     fs, path = file_system(target)
+    if _has(fs, "s3"):
+        fs.pipe_file(path, content.encode() if isinstance(content, str) else content)
+        return
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
     part = _part_of(path)
     data = content.encode() if isinstance(content, str) else content

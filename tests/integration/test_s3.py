@@ -15,6 +15,7 @@ from shipper_tools.dev.ports import free_port
 from shipper_tools.dev.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from shipper_tools.dev.spark import SparkServer
 
+from shipper.report.results import RunReport
 from tests.waiting import slowness
 
 from .command_lines import CommandLines
@@ -257,3 +258,40 @@ def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(bucket, tmp_pa
     logs = [path for path in (tmp_path / "spark").rglob("std*") if path.is_file()]
     assert logs
     assert [str(path) for path in logs if words in path.read_bytes()] == []
+
+
+@pytest.mark.long
+@pytest.mark.cold
+def test_results_in_s3_are_what_the_next_run_and_people_find_there(
+    tmp_path, kafka, s3, monkeypatch
+):
+    """By fsspec, and without a part that a reader might meet."""
+    world = World(tmp_path / "world", kafka.bootstrap)
+    told = {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"runs-{world.name}"
+    s3.client.make_bucket(bucket)
+    world.write_pipeline(
+        runs_uri=f"s3://{bucket}/shipper",
+        source={"path": "logs", "settle": "0s", "lookback": "24h"},
+        schedule="@daily",
+    )
+    world.write_log("a.log", lines(1000))
+    first = world.report()
+    assert world.run()["delivered"] == 0
+    world.write_log("b.log", lines(500, "more"))
+    assert world.run()["delivered"] == 500
+    keys = s3.client.keys(bucket)
+    folder = f"shipper/{world.name}/20261101T000000Z--20261102T000000Z/{first.run_id}"
+    kept = RunReport.model_validate_json(s3.client.get(bucket, f"{folder}/report.json"))
+    assert (kept.run_id, kept.status) == (first.run_id, "succeeded")
+    assert f"{folder}/report.html" in keys
+    assert [key for key in keys if key.endswith(".part")] == []
+    assert world.shipper("gaps", world.name, "--window", "2026-11-01").returncode == 0
+    assert world.shipper("gaps", world.name, "--window", "2026-11-02").returncode == 1
