@@ -12,7 +12,7 @@ this module. While somebody looks at the page, a thread brings its index up to d
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -35,7 +35,7 @@ from shipper.config.rules import resolve_uri
 from shipper.errors import ConfigError, ShipperError
 from shipper.report.window_records import accept
 from shipper.shipments.app import Right, respond
-from shipper.shipments.feed import index_path, look, look_is_due
+from shipper.shipments.feed import LookResult, index_path, look, look_at, look_is_due
 from shipper.windows.window import parse_window
 from shipper_airflow.place import config_dir, root
 from shipper_airflow.runs import AirflowRuns
@@ -43,6 +43,8 @@ from shipper_airflow.runs import AirflowRuns
 _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 """Longest time that a page waits for a look at all days."""
+_PANEL_PATIENCE_SECONDS = 3.0
+"""Longest time that a window waits for a look at its pipeline."""
 
 
 _RIGHTS: dict[Right, tuple[ResourceMethod, DagAccessEntity | None]] = {
@@ -97,8 +99,13 @@ app = FastAPI(title="Shipments", docs_url=None, redoc_url=None, openapi_url=None
 def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
     if not path:
         return RedirectResponse("shipments", 302)
-    if path == "shipments" and request.query_params.get("part") != "panel":
-        bring_up_to_date(by.config)
+    if path == "shipments":
+        if request.query_params.get("part") != "panel":
+            bring_up_to_date(by.config)
+        if pipeline := request.query_params.get("window", "").partition(" ")[0]:
+            look = runtime.Thread(target=_look_at, args=(by.config, pipeline), daemon=True)
+            look.start()
+            look.join(_PANEL_PATIENCE_SECONDS)
     found = respond(
         by.index,
         path,
@@ -153,8 +160,16 @@ def bring_up_to_date(config: Path) -> runtime.Thread | None:
 
 
 def _look(config: Path, whole: bool) -> None:
+    _tell_problems(lambda: look(config, whole=whole))
+
+
+def _look_at(config: Path, pipeline: str) -> None:
+    _tell_problems(lambda: look_at(config, pipeline))
+
+
+def _tell_problems(looks: Callable[[], LookResult]) -> None:
     try:
-        for problem in look(config, whole=whole).problems:
+        for problem in looks().problems:
             _log.warning("The Shipments page lacks something: %s", problem)
     except ShipperError as error:
         _log.warning("The Shipments page shows what its index had before: %s", error)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shipper import runtime
 from shipper.config.environment import EVERYTHING
-from shipper.config.load import load_all, load_platform
+from shipper.config.load import load_all, load_pipeline, load_platform
 from shipper.config.pipeline import Pipeline
 from shipper.config.rules import original, resolve_uri
 from shipper.errors import ConfigError, ShipperError
@@ -87,6 +87,27 @@ def look(config_dir: Path, *, whole: bool = True) -> LookResult:
                     index.forget(known.key, int(now.timestamp() - keep_seconds))
                 if whole:
                     index.looked_at_all(int(now.timestamp()))
+        except sqlite3.Error as error:
+            raise unusable(path, error) from error
+    return done
+
+
+def look_at(config_dir: Path, name: str) -> LookResult:
+    """Read the records of the last two days that the index lacks of one pipeline, or of a replay,
+    for somebody who opens a window of it: its page must not say less than the notice that led
+    there. Of a file that is broken or gone it reads nothing. Raises IndexUnusable, ConfigError."""
+    path, done = index_path(config_dir), LookResult()
+    platform = load_platform(config_dir)
+    try:
+        pipeline = load_pipeline(config_dir, original(name), EVERYTHING)
+    except ConfigError:
+        return done
+    oldest = horizon(pipeline, platform.keep_seconds, runtime.now())
+    with Index(path, make=True) as index:
+        try:
+            for known in _known(config_dir, pipeline, oldest, done):
+                if known.pipeline == name:
+                    _look_at(index, known, oldest, done, whole=False)
         except sqlite3.Error as error:
             raise unusable(path, error) from error
     return done

@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.samples.shipments import Page, World, at, seconds
+from shipper import runtime
+from tests.samples.shipments import HOUR, START, Page, World, at, seconds
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
@@ -267,6 +268,19 @@ def test_whoever_looks_at_the_page_has_its_index_brought_up_to_date(ask, world, 
     world.index.mkdir()
     found = ask("viewer", "shipments", **END)
     assert (found.status_code, "cannot be used" in found.text) == (503, True)
+
+
+def test_a_window_that_is_opened_by_a_link_shows_the_run_that_has_just_ended(ask, world):
+    """Whoever follows the link of a notice comes before the index knows of the run."""
+    assert ask("viewer", "shipments").status_code == 200
+    for thread in threading.enumerate():
+        if thread.name == "shipments":
+            thread.join()
+    hour = (runtime.now() - START) // HOUR - 2
+    for run, more in (("of-the-link", {}), ("while-it-is-open", {"part": "panel"})):
+        ended = world.report(hour, run)
+        opened = ask("viewer", "shipments", window=f"web {ended.window}", **more)
+        assert (opened.status_code, run in opened.text) == (200, True)
 
 
 def test_the_plugin_imports_what_parses_and_tasks_need_and_no_more(airflow):
