@@ -359,7 +359,8 @@ class Index:
         present = self._present
         if present is not None:
             names = {one.pipeline for one in found}
-            found = [one.model_copy(update={"retired": one.dag_id not in present}) for one in found]
+            gone = {"retired": True, "fault": ""}  # of a file that is not there any more
+            found = [one if one.dag_id in present else one.model_copy(update=gone) for one in found]
             found += [Known(pipeline=name, key=name) for name in set(present) - names]
         shown = (one for one in found if only is None or one.dag_id in only)
         return sorted(shown, key=lambda one: one.pipeline)

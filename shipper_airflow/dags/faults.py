@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -52,7 +53,7 @@ def raise_other_version(dags: Path, written_by: str) -> None:
     if (installed := version("shipper")) != written_by:
         raise ShipperError(
             f"shipper {written_by} wrote these files, and Airflow has shipper {installed}. The "
-            f"DAGs still run. Run `shipper dags install {dags}` with {installed}.",
+            f"DAGs still run. Run `{shlex.join(['shipper', 'dags', 'install', str(dags)])}` with {installed}.",
             code="SHIP-902",
         )
 

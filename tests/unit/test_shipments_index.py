@@ -195,6 +195,9 @@ def test_a_pipeline_that_is_broken_or_has_not_run_yet_is_known(world):
         "newest": (False, False),
         "web": (False, False),
     }
+    with Index(world.index, present={"web"}) as index:  # the broken file was removed
+        [removed] = [one for one in index.pipelines() if one.pipeline == "broken"]
+    assert (removed.fault, removed.retired) == ("", True)
     # Its windows are due since the schedule's start, as `gaps` says.
     assert states(world, 3, name="new") == ["missing", "waiting", "waiting"]
     world.write("pipelines/new.yaml", "pipeline: new\nsource:")
