@@ -104,17 +104,17 @@ function showAddress() {
 // ---- what is under way
 
 let watching = 0;
-/** Until when the panel is drawn anew although no run has begun: one was started. */
+/** Until when the panel is drawn anew often: a run was started. */
 let watchUntil = 0;
 
-/** Of a run under way only the figures are drawn anew. */
+/** Of a run under way only figures are drawn anew. */
 function watch() {
   clearTimeout(watching);
   const live = by("live");
-  if (!live || (!("underWay" in live.dataset) && Date.now() > watchUntil)) return;
+  if (!live) return;
   watching = setTimeout(async () => {
     let fresh = null;
-    try { fresh = await drawn("panel", location.href); } catch { /* the next time */ }
+    try { if (!document.hidden) fresh = await drawn("panel", location.href); } catch { /* the next time */ }
     const now = fresh?.querySelector("#live");
     if (!by("panel").open) return;
     if (now && now.dataset.runs === by("live")?.dataset.runs) by("live").replaceWith(now);
@@ -123,7 +123,7 @@ function watch() {
       loadPage();
     }
     watch();
-  }, 3000);
+  }, "underWay" in live.dataset || Date.now() < watchUntil ? 3000 : 15000);
 }
 
 let refreshing = 0;

@@ -51,9 +51,10 @@ def raise_other_version(dags: Path, written_by: str) -> None:
     """Raise ShipperError if the files in ``dags`` were written by another version than the
     installed one."""
     if (installed := version("shipper")) != written_by:
+        again = shlex.join(["shipper", "dags", "install", str(dags)])
         raise ShipperError(
             f"shipper {written_by} wrote these files, and Airflow has shipper {installed}. The "
-            f"DAGs still run. Run `{shlex.join(['shipper', 'dags', 'install', str(dags)])}` with {installed}.",
+            f"DAGs still run. Run `{again}` with {installed}.",
             code="SHIP-902",
         )
 

@@ -232,6 +232,19 @@ def test_a_ship_that_is_under_way_is_followed(page, world):
     page.keyboard.press("Escape")
 
 
+def test_an_open_window_learns_of_the_run_that_follows(browser, tmp_path):
+    world = World(tmp_path)
+    world.pipeline()
+    world.beginning()
+    world.feed(world.report(0))
+    later = world.report(1, "later")
+    with serving(world.index) as url:
+        for shown in opened(browser, f"{url}?{DAY}&window=web {later.window}"):
+            assert "later" not in shown.inner_text("#panel")
+            world.feed(later)
+            wait_for(shown, "document.querySelector('#panel').textContent.includes('later')")
+
+
 def test_without_scripts_the_page_can_be_read(browser, url):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
