@@ -135,8 +135,9 @@ def test_a_saved_pipeline_is_a_dag_within_seconds_and_all_is_there_again_after_d
 def test_an_airflow_of_which_a_part_was_killed_is_seen_and_taken_down_whole(home, config):
     config.pipeline("web")
     up(home, config)
-    leader = state.load(home, "airflow")
-    psutil.Process(leader.processes[-1].pid).kill()
+    for process in map(psutil.Process, [one.pid for one in state.load(home, "airflow").processes]):
+        if "scheduler" in process.cmdline():
+            process.kill()
     status = dev(home, "status")
     assert (status.returncode, "died" in status.stdout) == (1, True), status
     assert at_work_in(home)

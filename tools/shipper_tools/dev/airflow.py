@@ -8,6 +8,7 @@ and tests only: whoever reaches the port is its administrator.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -16,6 +17,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from shipper.cli.dags import write_dag_files
 from shipper.errors import UsageError
@@ -271,8 +274,13 @@ class AirflowServer(Airflow):
 
     @property
     def processes(self) -> tuple[ProcessId, ...]:
-        """The database's, if it is a server, and the one that leads Airflow's."""
-        return (*(self._postgres.processes if self._postgres else ()), *super().processes)
+        """The database's, if it is a server, the one that leads Airflow's, and its parts as they
+        are now: it starts none anew, and does not end with one."""
+        leading, parts = super().processes, list[ProcessId]()
+        for leader in leading:
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                parts += [ProcessId.of(one.pid) for one in psutil.Process(leader.pid).children()]
+        return (*(self._postgres.processes if self._postgres else ()), *leading, *parts)
 
     def stop(self) -> None:
         super().stop()

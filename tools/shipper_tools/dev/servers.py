@@ -116,7 +116,7 @@ def bring_up(
             server.stop()
             state.forget(home, name)
             raise
-        state.save(home, started := replace(started, ready=True))
+        state.save(home, started := replace(started, processes=server.processes, ready=True))
         return started
 
 
