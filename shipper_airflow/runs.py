@@ -17,12 +17,13 @@ from airflow.models.pool import Pool
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
-from sqlalchemy import or_, select
+from sqlalchemy import exists, or_, select
 
 from shipper.errors import WindowError
 from shipper.report.markup import moment
 from shipper.shipments.index import Known, Span
 from shipper.shipments.unreported import StartedRun
+from shipper_airflow.dags.task_operators import RESOLVE_WINDOW
 from shipper_airflow.run_window import window_of_run
 
 _STATES = (DagRunState.QUEUED, DagRunState.RUNNING, DagRunState.FAILED)
@@ -82,12 +83,20 @@ class AirflowRuns:
 
 def _over(between: Span) -> Any:
     """Select runs that may be over windows that touch the stretch, the newest first. A run that was
-    asked for a window by its conf may have any data interval, or none."""
+    asked for a window by its conf may have any data interval, or none. One that a person asked for
+    and that was refused is no run over a window."""
     first, last = (dt.datetime.fromtimestamp(at, dt.UTC) for at in between)
     at = or_(
         DagRun.run_type == "manual",
         (DagRun.data_interval_start < last) & (DagRun.data_interval_end > first),
     )
+    refused = exists().where(
+        TaskInstance.dag_id == DagRun.dag_id,
+        TaskInstance.run_id == DagRun.run_id,
+        TaskInstance.task_id == RESOLVE_WINDOW,
+        TaskInstance.state == TaskInstanceState.FAILED,
+    )
+    at &= (DagRun.run_type != "manual") | ~refused
     return select(DagRun).where(at).order_by(DagRun.run_after.desc()).limit(_MOST)
 
 

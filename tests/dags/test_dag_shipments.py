@@ -370,6 +370,18 @@ def test_a_run_that_left_no_report_is_on_the_page_with_what_airflow_knows(ask):
     assert "is under way (scheduled__2)" in open_window(ask, "op", "web", 1)[1].text
 
 
+def test_a_run_that_was_asked_for_and_refused_makes_no_window_fail(ask):
+    """Nobody waits for the window that it named, which may begin and end at any moment."""
+    first, last = str(seconds(5)), str(seconds(8))
+    before = ask("viewer", "windows", of="web", first=first, last=last).text
+    named = {"window_start": at(6.5).isoformat(), "window_end": at(7).isoformat(), "files": ["x"]}
+    dag_run(7, "failed", failed_in="resolve_window", conf=named)
+    assert ask("viewer", "windows", of="web", first=first, last=last).text == before
+    dag_run(6, "failed", failed_in="plan", conf=named)
+    after = Page(ask("viewer", "windows", of="web", first=first, last=last).text).windows()
+    assert "failed" in [state for *_, state in after]
+
+
 def test_a_run_that_does_not_go_on_says_what_it_waits_for(ask):
     from airflow.models.dag import DagModel
     from airflow.models.pool import Pool
