@@ -19,6 +19,8 @@ from shipper.types import FileId
 from shipper.worker.receipt import Receipt
 
 _MOST_REASONS, _MOST_NAMED = 50, 3
+#: What the SDK's parser of XML says of a listing in which a key has a character that XML forbids.
+_CUT_OFF_KEY = "close tag for element <Key>"
 
 
 def unreadable(files: Sequence[PlannedFile]) -> str:
@@ -33,7 +35,15 @@ def unreadable(files: Sequence[PlannedFile]) -> str:
     )
 
 
-def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceUnreachable:
+def cannot_list(pipeline: str, paths: Sequence[str], why: str) -> SourceError:
+    if _CUT_OFF_KEY in why:
+        return SourceError(
+            f"pipeline {pipeline}: {listed(paths, _MOST_NAMED)} cannot be listed: a key there most "
+            f"likely has a control character, which no answer of S3 in XML can hold ({why}). "
+            "Nothing was sent. `aws s3api list-objects-v2 --encoding-type url` shows the key. "
+            "Rename the object, or let `source.path` name folders without it.",
+            code=SourceUnreachable.code,
+        )
     if kerberos.is_refused(why):
         return SourceUnreachable(
             f"pipeline {pipeline}: {paths[0]} cannot be listed: {why}. Nothing was sent. "

@@ -261,6 +261,14 @@ def test_executors_of_a_cluster_get_jars_and_keys_from_the_driver(bucket, tmp_pa
 
 
 @pytest.mark.long
+def test_a_key_that_no_listing_can_name_is_told_of_with_the_remedy(bucket):
+    bucket.put("a.log", lines(10))
+    bucket.put("bell\x07.log", lines(10))
+    said = bucket.world.fails(code=1, says="control character")
+    assert "SHIP-302" in said
+
+
+@pytest.mark.long
 @pytest.mark.cold
 def test_results_in_s3_are_what_the_next_run_and_people_find_there(
     tmp_path, kafka, s3, monkeypatch
