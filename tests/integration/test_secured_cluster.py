@@ -72,11 +72,11 @@ class Watched:
         )
 
     def processes(self):
-        """Of this run: those that have its folder in their environment."""
+        """Of this run: those that have its folder, or one below it, in their environment."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
-                if f"TMPDIR={self.temporary}".encode() in path.read_bytes().split(b"\0"):
+                if f"\0TMPDIR={self.temporary}".encode() in b"\0" + path.read_bytes():
                     found.append(int(path.parent.name))
         return found
 
