@@ -15,7 +15,7 @@ import typer
 
 from shipper import runtime
 from shipper.cli.console import Config, Json, PipelineName, err, new_app, out, print_json, table
-from shipper.cli.open_ledger import moment_or_age, open_ledgers
+from shipper.cli.open_ledger import moment_or_age, open_one
 from shipper.cli.run_options import MetricsPath, asked_window
 from shipper.cli.show import say_killed
 from shipper.cli.topic_state import PresentEntries
@@ -306,7 +306,7 @@ def _ledgers(config: Path, pipeline: str, problems: list[str]) -> Callable[[str]
     @functools.cache
     def read(cluster: str) -> Inventory | None:
         try:
-            [ledger] = open_ledgers(config, pipeline, cluster)
+            ledger = open_one(config, pipeline, cluster)
             inventory = Inventory()
             for of_path in PresentEntries(ledger).of(ledger.read()):
                 inventory.add(of_path, ledger.pipeline.key)

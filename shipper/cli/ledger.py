@@ -32,7 +32,7 @@ from shipper.cli.open_ledger import (
     OpenLedger,
     moment_or_age,
     moment_text,
-    open_ledgers,
+    of_each_ledger,
     open_to_change,
 )
 from shipper.cli.run_options import asked_window
@@ -100,7 +100,8 @@ def show(
 
     # A million chunks are not held in memory, and an error leaves no half a document.
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, "w+", encoding="ascii") as documents:
-        for ledger in open_ledgers(config, pipeline, cluster):
+
+        def show_one(ledger: OpenLedger) -> None:
             read = ledger.read()
             inventory, present = Inventory(), PresentEntries(ledger)
             for of_path in present.of(read):
@@ -114,13 +115,15 @@ def show(
                 shown = chain.from_iterable(entries(read))
                 rows = (_chunk(entry) for entry in shown if is_wanted(entry.value))
                 _write_member(documents, ledger.cluster.name, document, rows)
-                continue
+                return
             out.say(f"{pipeline} on {ledger.cluster.name}: ledger {ledger.log.topic}", "bold")
             _print_inventory(document)
             for finding in present.findings():
                 err.say(finding.full, "red")
             if document["gone"]:
                 err.say(document["gone"], "red")
+
+        of_each_ledger(config, pipeline, cluster, show_one)
         if as_json:
             documents.write("}\n" if documents.tell() else "{}\n")
             documents.seek(0)
@@ -268,10 +271,11 @@ def verify(
     ships whose delivery gate reads back.
     """
     documents = {}
-    wrong = 0
-    for ledger in open_ledgers(config, pipeline, cluster):
+    wrong = list[Finding]()
+
+    def verify_one(ledger: OpenLedger) -> None:
         read, found = _verified(ledger, resolve_uri(config, ledger.pipeline.runs_uri))
-        wrong += sum(finding.severity == "fail" for finding in found)
+        wrong.extend(finding for finding in found if finding.severity == "fail")
         documents[ledger.cluster.name] = {
             "chunks_end": read.chunks_end,
             "snapshot": ledger.log.snapshot() is not None,
@@ -279,6 +283,8 @@ def verify(
         }
         if not as_json:
             _print_findings(ledger, found)
+
+    of_each_ledger(config, pipeline, cluster, verify_one)
     if as_json:
         print_json(documents)
     raise typer.Exit(1 if wrong else 0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from shipper import runtime
+from shipper.cli.console import err
 from shipper.cli.named import check_clusters
 from shipper.config.cluster import Cluster
 from shipper.config.load import load_cluster
@@ -48,32 +49,44 @@ class OpenLedger:
         return split_starts(file.path, file.size_bytes, self.pipeline.split_size_bytes)
 
 
-def open_ledgers(config: Path, name: str, cluster_name: str | None) -> Iterator[OpenLedger]:
-    """Open the ledgers of a pipeline or replay, those that can be had first. Raises UsageError,
-    ConfigError, ClusterError, and LedgerGone for one that does not exist any more."""
-    return _open(config, load_named(config, name), cluster_name)
+def of_each_ledger(
+    config: Path, name: str, cluster_name: str | None, do: Callable[[OpenLedger], object]
+) -> None:
+    """Do it with each ledger of a pipeline or replay. One that cannot be had, or not be read, hides
+    no other. Raises UsageError, ConfigError; and at the end the first ClusterError, such as
+    LedgerGone, once the others are told."""
+    pipeline = load_named(config, name)
+    check_clusters(pipeline, [cluster_name] if cluster_name else [])
+    failed = list[ClusterError]()
+    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
+        try:
+            do(_opened(config, pipeline, chosen))
+        except ClusterError as error:
+            failed.append(error)
+    for other in failed[1:]:
+        err.say(other.message, "red")
+    if failed:
+        raise failed[0]
+
+
+def open_ledgers(config: Path, name: str, cluster_name: str | None) -> list[OpenLedger]:
+    """Open all ledgers. Raises what :func:`of_each_ledger` does."""
+    found = list[OpenLedger]()
+    of_each_ledger(config, name, cluster_name, found.append)
+    return found
 
 
 def open_one(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
+    """Open the ledger on a cluster, or the only one. Raises UsageError, ConfigError, ClusterError,
+    and LedgerGone for one that does not exist any more."""
     pipeline = load_named(config, name)
     if cluster_name is None and len(pipeline.clusters) > 1:
         raise UsageError(
             f"pipeline {name} ships to {', '.join(pipeline.clusters)}. Choose one with --cluster.",
             code="SHIP-108",
         )
-    return next(_open(config, pipeline, cluster_name))
-
-
-def _open(config: Path, pipeline: Pipeline, cluster_name: str | None) -> Iterator[OpenLedger]:
     check_clusters(pipeline, [cluster_name] if cluster_name else [])
-    failed: ClusterError | None = None
-    for chosen in (cluster_name,) if cluster_name else pipeline.clusters:
-        try:
-            yield _opened(config, pipeline, chosen)
-        except ClusterError as error:  # the others can be asked
-            failed = failed or error
-    if failed:
-        raise failed
+    return _opened(config, pipeline, cluster_name or pipeline.clusters[0])
 
 
 def _opened(config: Path, pipeline: Pipeline, name: str) -> OpenLedger:
@@ -95,7 +108,7 @@ def _opened(config: Path, pipeline: Pipeline, name: str) -> OpenLedger:
 
 def open_to_change(config: Path, name: str, cluster_name: str | None) -> OpenLedger:
     """Open a ledger for a command that decides by its contents. Raises LedgerGone, and as
-    :func:`open_ledgers` does."""
+    :func:`open_one` does."""
     found = open_one(config, name, cluster_name)
     found.check_identity()
     return found

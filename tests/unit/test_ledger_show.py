@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from shipper.cli import ledger as ledger_commands
-from shipper.cli.open_ledger import open_ledgers
-from shipper.errors import ClusterError
+from shipper.cli.open_ledger import of_each_ledger
+from shipper.errors import ClusterError, LedgerDamaged
 from shipper.ledger.codec import encode_chunk
 from shipper.ledger.control import Control
 from shipper.ledger.fold import FileRecords, LedgerRecords
@@ -48,12 +47,16 @@ def ledger(name, read=None):
 
 @pytest.fixture
 def show(monkeypatch, tmp_path, shipper):
-    web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [near]\n"
-    near = "cluster: near\nbootstrap: 127.0.0.1:9092\n"
-    write_config(tmp_path, {"pipelines/web": web, "clusters/near": near})
-
     def run(*ledgers, window=None):
-        monkeypatch.setattr(ledger_commands, "open_ledgers", lambda *_: ledgers)
+        by_name = {one.cluster.name: one for one in ledgers}
+        web = f"pipeline: web\nsource: logs\ntopic: t\nclusters: [{', '.join(by_name)}]\n"
+        clusters = {
+            f"clusters/{name}": f"cluster: {name}\nbootstrap: 127.0.0.1:9092\n" for name in by_name
+        }
+        write_config(tmp_path, {"pipelines/web": web} | clusters)
+        monkeypatch.setattr(
+            "shipper.cli.open_ledger._opened", lambda config, pipeline, name: by_name[name]
+        )
         more = ("--window", window) if window else ()
         return shipper("ledger", "show", "web", "--json", "--config", str(tmp_path), *more)
 
@@ -85,7 +88,7 @@ def test_a_ledger_that_cannot_be_read_leaves_an_error_and_no_half_of_a_document(
     assert (done.returncode, json.loads(done.stdout)["code"]) == (1, "SHIP-401")
 
 
-def test_a_cluster_that_cannot_be_asked_hides_no_other(monkeypatch, tmp_path):
+def test_a_cluster_that_cannot_be_asked_hides_no_other(monkeypatch, tmp_path, capsys):
     web = "pipeline: web\nsource: logs\ntopic: t\nclusters: [down, near]\n"
     of_cluster = {
         f"clusters/{name}": f"cluster: {name}\nbootstrap: 127.0.0.1:9092\n"
@@ -99,7 +102,13 @@ def test_a_cluster_that_cannot_be_asked_hides_no_other(monkeypatch, tmp_path):
         return True
 
     monkeypatch.setattr("shipper.cli.open_ledger.LedgerLog.exists", exists)
-    opened = open_ledgers(tmp_path, "web", None)
-    assert next(opened).cluster.name == "near"
+    asked = []
+
+    def damaged(ledger):
+        asked.append(ledger.cluster.name)
+        raise LedgerDamaged("cluster near: a record is damaged")
+
     with pytest.raises(ClusterError, match="down"):
-        next(opened)
+        of_each_ledger(tmp_path, "web", None, damaged)
+    assert asked == ["near"]
+    assert "a record is damaged" in capsys.readouterr().err
