@@ -33,6 +33,13 @@ Ask = Callable[[LedgerQuestion[Any]], Any]
 """Asks the ledger: by a look, or for a decision."""
 
 
+def heads_to_ask(context: RunContext, files: Iterable[PlannedFile]) -> set[str]:
+    """Return the heads by which the run asks what ``files`` may be; none if it recognises no
+    renamed file."""
+    asks = context.pipeline.source.on_renamed == "recognise" and not context.request.reship
+    return {file.head for file in files if file.head} if asks else set()
+
+
 def look_into(
     context: RunContext,
     client: ClusterAdmin,
@@ -60,8 +67,7 @@ def look_into(
             chunks.include(judge(client, ask(ask_state(more)).chunks, set()).chunks)
             asked.update(more)
 
-    heads = {file.head for file in new}
-    if context.pipeline.source.on_renamed != "recognise":
+    if not (heads := heads_to_ask(context, new)):
         alike = None
     elif alike is None or not heads <= alike.wanted:
         alike = ask(ask_heads(heads))

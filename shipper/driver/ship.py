@@ -27,7 +27,7 @@ from shipper.driver.decide import (
     shipped_under_another,
 )
 from shipper.driver.engine import Scan
-from shipper.driver.looking import look_into
+from shipper.driver.looking import heads_to_ask, look_into
 from shipper.driver.pieces import broken_files, file_pieces
 from shipper.driver.preflight import Preflight, preflight
 from shipper.driver.recognition import PLAIN
@@ -259,12 +259,10 @@ class ClusterShip:
         return taken
 
     def _question(self) -> LedgerQuestion[LedgerState]:
-        """What the takeover asks: what the ledger has of the files, and which others begin like
-        those that no cluster seemed to have, as far as the plan has read them."""
-        paths = [file.path for file in self._seen]
-        recognises = self._context.pipeline.source.on_renamed == "recognise"
-        heads = {file.head for file in self._seen if file.head} if recognises else ()
-        return ask_state(paths, () if self._context.request.reship else heads)
+        """Return what the takeover asks: what the ledger has of the files, and which others begin
+        like those that the plan has looked into."""
+        heads = heads_to_ask(self._context, self._seen)
+        return ask_state([file.path for file in self._seen], heads)
 
     def _present(self, taken: Takeover, present: dict[str, str | None]) -> Takeover:
         """Return the takeover without chunks whose topics are gone. The ship fails if records of
