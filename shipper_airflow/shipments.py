@@ -103,9 +103,7 @@ def answer(path: str, request: Request, by: _Asked = _BY_PERSON) -> Response:
         if request.query_params.get("part") != "panel":
             bring_up_to_date(by.config)
         if pipeline := request.query_params.get("window", "").partition(" ")[0]:
-            look = runtime.Thread(target=_look_at, args=(by.config, pipeline), daemon=True)
-            look.start()
-            look.join(_PANEL_PATIENCE_SECONDS)
+            _in_thread(lambda: look_at(by.config, pipeline), _PANEL_PATIENCE_SECONDS)
     found = respond(
         by.index,
         path,
@@ -152,19 +150,15 @@ def bring_up_to_date(config: Path) -> runtime.Thread | None:
         return None
     if whole is None:
         return None
-    thread = runtime.Thread(target=_look, args=(config, whole), name="shipments", daemon=True)
+    return _in_thread(lambda: look(config, whole=whole), _PATIENCE_SECONDS if whole else 0.0)
+
+
+def _in_thread(looks: Callable[[], LookResult], patience_seconds: float) -> runtime.Thread:
+    """Look in a thread, and wait so long for it."""
+    thread = runtime.Thread(target=_tell_problems, args=(looks,), name="shipments", daemon=True)
     thread.start()
-    if whole:
-        thread.join(_PATIENCE_SECONDS)
+    thread.join(patience_seconds)
     return thread
-
-
-def _look(config: Path, whole: bool) -> None:
-    _tell_problems(lambda: look(config, whole=whole))
-
-
-def _look_at(config: Path, pipeline: str) -> None:
-    _tell_problems(lambda: look_at(config, pipeline))
 
 
 def _tell_problems(looks: Callable[[], LookResult]) -> None:

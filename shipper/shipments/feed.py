@@ -3,6 +3,7 @@ whoever shows the page looks for (:func:`look`)."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import sqlite3
 from collections.abc import Iterator
@@ -36,6 +37,17 @@ def index_path(config_dir: Path) -> Path:
     return Path(resolve_uri(config_dir, load_platform(config_dir).index))
 
 
+@contextlib.contextmanager
+def _index(config_dir: Path) -> Iterator[Index]:
+    """Open the index to write to it, and make it if there is none. Raises IndexUnusable,
+    ConfigError."""
+    with Index(index_path(config_dir), make=True) as index:
+        try:
+            yield index
+        except sqlite3.Error as error:
+            raise unusable(index.path, error) from error
+
+
 @dataclass
 class LookResult:
     """Result of :func:`look`."""
@@ -51,13 +63,9 @@ def look_is_due(config_dir: Path, now: int) -> bool | None:
     """Claim a look for records that the index lacks; makes the index if there is none. Return True
     if all days are due for it, False if the last two are; None: it is too early. Raises
     IndexUnusable, ConfigError."""
-    with Index(index_path(config_dir), make=True) as index:
-        try:
-            many = len(index.pipelines())
-            pause = max(_PAUSE_SECONDS, many // _PIPELINES_A_SECOND)
-            whole = index.begin_look(now, pause)
-        except sqlite3.Error as error:
-            raise unusable(index.path, error) from error
+    with _index(config_dir) as index:
+        many = len(index.pipelines())
+        whole = index.begin_look(now, max(_PAUSE_SECONDS, many // _PIPELINES_A_SECOND))
     return None if whole is None else now >= whole + _WHOLE_SECONDS
 
 
@@ -65,30 +73,27 @@ def look(config_dir: Path, *, whole: bool = True) -> LookResult:
     """Read the configuration, and the records in every pipeline's `runs_uri` that the index lacks.
     ``whole``: of all days; else of the last two, unless the pipeline is new to the index. Raises
     IndexUnusable, ConfigError."""
-    path, done, now = index_path(config_dir), LookResult(), runtime.now()
+    done, now = LookResult(), runtime.now()
     loaded = load_all(config_dir, EVERYTHING)
     if not loaded.pipelines and loaded.faults and not loaded.broken:
         raise ConfigError("\n".join(map(str, loaded.faults)))
     keep_seconds = load_platform(config_dir).keep_seconds
-    with Index(path, make=True) as index:
-        try:
-            before = {one.pipeline: one for one in index.pipelines()}
-            for pipeline in loaded.pipelines.values():
-                oldest = horizon(pipeline, keep_seconds, now)
-                for known in _known(config_dir, pipeline, oldest, done):
-                    same = before.pop(known.pipeline, None)
-                    _look_at(index, known, oldest, done, whole=whole or same is None)
-                done.pipelines += 1
-            with index.writing():
-                for name, faults in loaded.broken.items():
-                    known = before.pop(name, Known(pipeline=name, key=name))
-                    index.know(known.model_copy(update={"fault": str(faults[0])}))
-                for known in before.values():
-                    index.forget(known.key, int(now.timestamp() - keep_seconds))
-                if whole:
-                    index.looked_at_all(int(now.timestamp()))
-        except sqlite3.Error as error:
-            raise unusable(path, error) from error
+    with _index(config_dir) as index:
+        before = {one.pipeline: one for one in index.pipelines()}
+        for pipeline in loaded.pipelines.values():
+            oldest = horizon(pipeline, keep_seconds, now)
+            for known in _known(config_dir, pipeline, oldest, done):
+                same = before.pop(known.pipeline, None)
+                _look_at(index, known, oldest, done, whole=whole or same is None)
+            done.pipelines += 1
+        with index.writing():
+            for name, faults in loaded.broken.items():
+                known = before.pop(name, Known(pipeline=name, key=name))
+                index.know(known.model_copy(update={"fault": str(faults[0])}))
+            for known in before.values():
+                index.forget(known.key, int(now.timestamp() - keep_seconds))
+            if whole:
+                index.looked_at_all(int(now.timestamp()))
     return done
 
 
@@ -96,20 +101,16 @@ def look_at(config_dir: Path, name: str) -> LookResult:
     """Read the records of the last two days that the index lacks of one pipeline, or of a replay,
     for somebody who opens a window of it: its page must not say less than the notice that led
     there. Of a file that is broken or gone it reads nothing. Raises IndexUnusable, ConfigError."""
-    path, done = index_path(config_dir), LookResult()
-    platform = load_platform(config_dir)
+    done, platform = LookResult(), load_platform(config_dir)
     try:
         pipeline = load_pipeline(config_dir, original(name), EVERYTHING)
     except ConfigError:
         return done
     oldest = horizon(pipeline, platform.keep_seconds, runtime.now())
-    with Index(path, make=True) as index:
-        try:
-            for known in _known(config_dir, pipeline, oldest, done):
-                if known.pipeline == name:
-                    _look_at(index, known, oldest, done, whole=False)
-        except sqlite3.Error as error:
-            raise unusable(path, error) from error
+    with _index(config_dir) as index:
+        for known in _known(config_dir, pipeline, oldest, done):
+            if known.pipeline == name:
+                _look_at(index, known, oldest, done, whole=False)
     return done
 
 
