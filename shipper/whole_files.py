@@ -83,12 +83,12 @@ def write_whole(target: str, content: str | bytes, *, durable: bool = False) -> 
     it there as a whole. ``durable``: on a local disk the file also survives a power failure.
     """
     fs, path = file_system(target)
+    data = content.encode() if isinstance(content, str) else content
     if _has(fs, "s3"):
-        fs.pipe_file(path, content.encode() if isinstance(content, str) else content)
+        fs.pipe_file(path, data)
         return
     fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
     part = _part_of(path)
-    data = content.encode() if isinstance(content, str) else content
     try:
         if is_local(fs):
             _write_local(Path(path), Path(part), data, durable=durable)
